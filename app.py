@@ -1,0 +1,1 @@
+"""Serve the dashboard (work in progress)."""

@@ -1,0 +1,71 @@
+"""Where the socket, the store and the captures lie, and whether a folder is safe to use. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from vramscope.errors import BadInputError
+
+# sockaddr_un.sun_path holds 108 bytes on Linux (104 on macOS), the closing zero included.
+MAX_SOCKET_PATH_BYTES = 103
+
+
+def runtime_folder(environ: os._Environ[str] | dict[str, str] = os.environ) -> Path:
+    """Return the folder of the socket: $VRAMSCOPE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/vramscope, else one per uid."""
+    if environ.get("VRAMSCOPE_RUNTIME_DIR"):
+        return Path(environ["VRAMSCOPE_RUNTIME_DIR"])
+    if environ.get("XDG_RUNTIME_DIR"):
+        return Path(environ["XDG_RUNTIME_DIR"]) / "vramscope"
+    return Path(tempfile.gettempdir()) / f"vramscope-{os.getuid()}"
+
+
+def state_folder(environ: os._Environ[str] | dict[str, str] = os.environ) -> Path:
+    """Return the folder of what is kept: $VRAMSCOPE_STATE_DIR, else $XDG_STATE_HOME/vramscope, else ~/.local/state."""
+    if environ.get("VRAMSCOPE_STATE_DIR"):
+        return Path(environ["VRAMSCOPE_STATE_DIR"])
+    home = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(home) / "vramscope"
+
+
+def socket_path(folder: Path) -> Path:
+    """Return ``folder``/collector.sock. Raises BadInputError where the kernel could not bind so long a path."""
+    path = folder / "collector.sock"
+    length = len(os.fsencode(path))
+    if length > MAX_SOCKET_PATH_BYTES:
+        raise BadInputError(
+            f"the socket path {path} has {length} bytes and the system allows {MAX_SOCKET_PATH_BYTES}; "
+            "set VRAMSCOPE_RUNTIME_DIR to a shorter folder"
+        )
+    return path
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create ``folder`` with mode 0700, or check that it already is one of ours. Raises BadInputError if it is not."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"cannot create {folder}: {error.strerror}; set VRAMSCOPE_RUNTIME_DIR to a folder of yours"
+        ) from None
+    check_private_folder(folder)
+
+
+def check_private_folder(folder: Path) -> None:
+    """Raise BadInputError unless ``folder`` is a real directory of this uid that nobody else may enter."""
+    try:
+        found = os.lstat(folder)
+    except OSError as error:
+        raise BadInputError(f"cannot read {folder}: {error.strerror}; is the collector running?") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise BadInputError(f"{folder} is not a folder; remove it or set VRAMSCOPE_RUNTIME_DIR to another")
+    if found.st_uid != os.getuid():
+        raise BadInputError(
+            f"{folder} belongs to uid {found.st_uid}, not to you; set VRAMSCOPE_RUNTIME_DIR to a folder of yours"
+        )
+    if found.st_mode & 0o077:
+        raise BadInputError(
+            f"{folder} is open to others (mode {stat.S_IMODE(found.st_mode):04o}); run: chmod 700 {folder}"
+        )

@@ -1,0 +1,205 @@
+"""The memory of one device at one moment as frozen columns, from a wire frame or from PyTorch's own segment list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vramscope.agent.categories import CATEGORIES
+from vramscope.agent.wire import Frame
+from vramscope.errors import WireError
+
+U8 = npt.NDArray[np.uint8]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+# Block states, in the order of their codes; the names are PyTorch's (docstrings also say active_awaiting_free).
+STATES = ("active_allocated", "active_pending_free", "inactive")
+ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE = range(3)
+STATE_CODE = {**{name: code for code, name in enumerate(STATES)}, "active_awaiting_free": ACTIVE_PENDING_FREE}
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceMap:
+    """Segments and blocks of one device, in address order; block sizes fill their segment without a gap.
+
+    ``segment_*`` have shape (S,), ``block_*`` (B,), ``segment_first_block`` (S + 1,): the blocks of segment ``s`` are
+    ``segment_first_block[s]:segment_first_block[s + 1]``. An expandable segment has one record for each contiguous
+    mapped range, as in PyTorch's snapshot. ``block_requested_bytes`` is stale where the block is inactive.
+    ``tensor_*`` (T,) are the tensors that the agent could name, with ``tensor_labels`` (name, shape, dtype) beside them.
+    ``boundary_address`` holds the active blocks' addresses at the last end of a step, or None where none was seen.
+    """
+
+    device: int
+    time_unix_us: int
+    segment_address: U64
+    segment_total_bytes: U64
+    segment_stream: U64
+    segment_pool_a: U64
+    segment_pool_b: U64
+    segment_is_small: U8
+    segment_is_expandable: U8
+    segment_first_block: U32
+    block_address: U64
+    block_bytes: U64
+    block_requested_bytes: U64
+    block_state: U8
+    tensor_address: U64 = field(default_factory=lambda: np.empty(0, np.uint64))
+    tensor_bytes: U64 = field(default_factory=lambda: np.empty(0, np.uint64))
+    tensor_category: U8 = field(default_factory=lambda: np.empty(0, np.uint8))
+    tensor_labels: tuple[tuple[str, str, str], ...] = ()
+    boundary_address: U64 | None = None
+    version: int = 0
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.segment_address)
+
+    @property
+    def block_count(self) -> int:
+        return len(self.block_address)
+
+    def block_segment(self) -> U32:
+        """Return for each block the index of its segment, shape (B,)."""
+        counts = np.diff(self.segment_first_block)
+        return np.repeat(np.arange(self.segment_count, dtype=np.uint32), counts)
+
+
+_SEGMENT_COLUMNS = ("address", "total_bytes", "stream", "pool_a", "pool_b", "is_small", "is_expandable", "first_block")
+_BLOCK_COLUMNS = ("address", "bytes", "requested_bytes", "state")
+REQUIRED = tuple(f"segment_{name}" for name in _SEGMENT_COLUMNS) + tuple(f"block_{name}" for name in _BLOCK_COLUMNS)
+_DTYPES = {"B": np.uint8, "I": np.uint32, "i": np.int32, "q": np.int64, "Q": np.uint64, "d": np.float64}
+
+
+def frame_arrays(frame: Frame) -> dict[str, npt.NDArray[Any]]:
+    """Return read-only numpy views of a frame's columns (little endian, as on the wire), by name."""
+    found: dict[str, npt.NDArray[Any]] = {}
+    offset = 0
+    for name, typecode, count in frame.header.get("columns", []):
+        dtype = np.dtype(_DTYPES[typecode]).newbyteorder("<")
+        found[name] = np.frombuffer(frame.payload, dtype, count, offset)
+        offset += dtype.itemsize * count
+    return found
+
+
+def from_frame(frame: Frame) -> DeviceMap:
+    """Return the map that a ``map`` frame carries. Raises WireError when columns are missing or contradict each other."""
+    arrays = frame_arrays(frame)
+    missing = [name for name in REQUIRED if name not in arrays]
+    if missing:
+        raise WireError(f"a map came without the columns {', '.join(missing)}; the job runs another vramscope")
+    labels = _labels(arrays.get("tensor_labels"))
+    optional = {name: arrays[name] for name in ("tensor_address", "tensor_bytes", "tensor_category") if name in arrays}
+    found = DeviceMap(
+        device=int(frame.header.get("device", 0)),
+        time_unix_us=int(frame.header.get("time_unix_us", 0)),
+        version=int(frame.header.get("version", 0)),
+        **{name: arrays[name] for name in REQUIRED},
+        **optional,
+        tensor_labels=labels,
+        boundary_address=arrays.get("boundary_address"),
+    )
+    check(found)
+    return found
+
+
+def _labels(raw: npt.NDArray[Any] | None) -> tuple[tuple[str, str, str], ...]:
+    if raw is None or not len(raw):
+        return ()
+    try:
+        return tuple((str(name), str(shape), str(dtype)) for name, shape, dtype in json.loads(raw.tobytes()))
+    except (ValueError, TypeError, RecursionError):
+        raise WireError("a map's tensor labels are not a list of (name, shape, dtype)") from None
+
+
+def check(found: DeviceMap) -> None:
+    """Raise WireError unless the columns of ``found`` agree: lengths, order, and blocks that fill their segments."""
+    segments, blocks, tensors = found.segment_count, found.block_count, len(found.tensor_address)
+    lengths = [len(getattr(found, f"segment_{name}")) == segments for name in _SEGMENT_COLUMNS[:-1]]
+    lengths += [len(getattr(found, f"block_{name}")) == blocks for name in _BLOCK_COLUMNS]
+    lengths += [len(c) == tensors for c in (found.tensor_bytes, found.tensor_category, found.tensor_labels)]
+    first = found.segment_first_block
+    if not all(lengths) or len(first) != segments + 1 or int(first[0]) != 0 or int(first[-1]) != blocks:
+        raise WireError("a map's columns have lengths that contradict each other")
+    if segments and (
+        np.any(np.diff(first.astype(np.int64)) < 1) or np.any(found.segment_address[1:] <= found.segment_address[:-1])
+    ):
+        raise WireError("a map's segments are empty or out of order")
+    if blocks and int(found.block_state.max()) >= len(STATES):
+        raise WireError("a map has a block state that this version does not know")
+    if len(found.tensor_category) and int(found.tensor_category.max()) >= len(CATEGORIES):
+        raise WireError("a map has an owner category that this version does not know")
+    if segments and np.any(np.add.reduceat(found.block_bytes, first[:-1].astype(np.intp)) != found.segment_total_bytes):
+        raise WireError("a map's blocks do not fill their segments")
+
+
+def from_segments(segments: Iterable[Mapping[str, Any]], *, device: int, time_unix_us: int = 0) -> DeviceMap:
+    """Return the map of ``device`` from PyTorch's segment list (``torch.cuda.memory_snapshot()``), sorted by address.
+
+    Segments of other devices are left out. Raises KeyError or ValueError where a key of torch 2.1's format is missing.
+    """
+    ours = sorted((s for s in segments if s["device"] == device), key=lambda s: int(s["address"]))
+    blocks: list[Mapping[str, Any]] = [b for s in ours for b in s["blocks"]]
+    pools = [tuple(s.get("segment_pool_id", (0, 0))) for s in ours]
+    counts = np.array([len(s["blocks"]) for s in ours], np.uint32)
+
+    def u64(values: Sequence[int]) -> U64:
+        # Streams may be pointers printed as negative integers; the mask keeps their 64 bits.
+        return np.array([int(v) & 0xFFFF_FFFF_FFFF_FFFF for v in values], np.uint64)
+
+    return DeviceMap(
+        device=device,
+        time_unix_us=time_unix_us,
+        segment_address=u64([s["address"] for s in ours]),
+        segment_total_bytes=u64([s["total_size"] for s in ours]),
+        segment_stream=u64([s["stream"] for s in ours]),
+        segment_pool_a=u64([p[0] for p in pools]),
+        segment_pool_b=u64([p[1] for p in pools]),
+        segment_is_small=np.array([s["segment_type"] == "small" for s in ours], np.uint8),
+        segment_is_expandable=np.array([bool(s.get("is_expandable")) for s in ours], np.uint8),
+        segment_first_block=np.concatenate([np.zeros(1, np.uint32), np.cumsum(counts, dtype=np.uint32)]),
+        block_address=u64([b["address"] for b in blocks]),
+        block_bytes=u64([b["size"] for b in blocks]),
+        block_requested_bytes=u64([b["requested_size"] for b in blocks]),
+        block_state=np.array([STATE_CODE[b["state"]] for b in blocks], np.uint8),
+    )
+
+
+def to_segments(found: DeviceMap) -> list[dict[str, Any]]:
+    """Return the map in PyTorch's own form (a segment list without frames), as ``/api/v1/…/map`` gives it."""
+    result = []
+    bounds = found.segment_first_block.tolist()
+    blocks = [
+        {"address": a, "size": n, "requested_size": r, "state": STATES[s]}
+        for a, n, r, s in zip(
+            found.block_address.tolist(),
+            found.block_bytes.tolist(),
+            found.block_requested_bytes.tolist(),
+            found.block_state.tolist(),
+            strict=True,
+        )
+    ]
+    for index in range(found.segment_count):
+        own = blocks[bounds[index] : bounds[index + 1]]
+        active = [b for b in own if b["state"] != "inactive"]
+        result.append(
+            {
+                "device": found.device,
+                "address": int(found.segment_address[index]),
+                "total_size": int(found.segment_total_bytes[index]),
+                "stream": int(found.segment_stream[index]),
+                "segment_type": "small" if found.segment_is_small[index] else "large",
+                "segment_pool_id": [int(found.segment_pool_a[index]), int(found.segment_pool_b[index])],
+                "is_expandable": bool(found.segment_is_expandable[index]),
+                "allocated_size": sum(b["size"] for b in own if b["state"] == "active_allocated"),
+                "active_size": sum(b["size"] for b in active),
+                "requested_size": sum(b["requested_size"] for b in active),
+                "blocks": own,
+            }
+        )
+    return result

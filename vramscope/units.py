@@ -1,0 +1,38 @@
+"""Bytes, ratios and times as text: the only place where a unit is converted."""
+
+from __future__ import annotations
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+MISSING = "–"
+
+
+def format_bytes(size_bytes: int | None) -> str:
+    """Return "61.8 GiB", "512 B" …, or a dash where the reading is missing (None is never 0)."""
+    value, unit = split_bytes(size_bytes)
+    return f"{value} {unit}".strip()
+
+
+def split_bytes(size_bytes: int | None) -> tuple[str, str]:
+    """Return the number and the unit apart, for a figure drawn large with its unit small."""
+    if size_bytes is None:
+        return MISSING, ""
+    magnitude = abs(size_bytes)
+    for unit_bytes, unit in ((GIB << 10, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if magnitude >= unit_bytes:
+            value = size_bytes / unit_bytes
+            return (f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"), unit
+    return str(size_bytes), "B"
+
+
+def format_ratio(ratio: float | None) -> str:
+    """Return "12 %" (one decimal under 10 %), or a dash where it is missing."""
+    if ratio is None:
+        return MISSING
+    percent = ratio * 100
+    return f"{percent:.1f} %" if 0 < abs(percent) < 10 else f"{percent:.0f} %"
+
+
+def format_address(address: int) -> str:
+    """Return an address as PyTorch's viewer prints it: 0x and lower-case hexadecimal."""
+    return f"0x{address:x}"
