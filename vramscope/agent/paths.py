@@ -42,29 +42,28 @@ def socket_path(folder: Path) -> Path:
     return path
 
 
-def make_private_folder(folder: Path) -> None:
-    """Create ``folder`` with mode 0700, or check that it already is one of ours. Raises BadInputError if it is not."""
+def make_private_folder(folder: Path, *, variable: str = "VRAMSCOPE_RUNTIME_DIR") -> None:
+    """Create ``folder`` with mode 0700, or check that it already is one of ours. Raises BadInputError if it is not.
+
+    ``variable`` is the environment variable that the error's line tells the user to set to another folder.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInputError(
-            f"cannot create {folder}: {error.strerror}; set VRAMSCOPE_RUNTIME_DIR to a folder of yours"
-        ) from None
-    check_private_folder(folder)
+        raise BadInputError(f"cannot create {folder}: {error.strerror}; set {variable} to a folder of yours") from None
+    check_private_folder(folder, variable=variable)
 
 
-def check_private_folder(folder: Path) -> None:
+def check_private_folder(folder: Path, *, variable: str = "VRAMSCOPE_RUNTIME_DIR") -> None:
     """Raise BadInputError unless ``folder`` is a real directory of this uid that nobody else may enter."""
     try:
         found = os.lstat(folder)
     except OSError as error:
         raise BadInputError(f"cannot read {folder}: {error.strerror}; is the collector running?") from None
     if not stat.S_ISDIR(found.st_mode):
-        raise BadInputError(f"{folder} is not a folder; remove it or set VRAMSCOPE_RUNTIME_DIR to another")
+        raise BadInputError(f"{folder} is not a folder; remove it or set {variable} to another")
     if found.st_uid != os.getuid():
-        raise BadInputError(
-            f"{folder} belongs to uid {found.st_uid}, not to you; set VRAMSCOPE_RUNTIME_DIR to a folder of yours"
-        )
+        raise BadInputError(f"{folder} belongs to uid {found.st_uid}, not to you; set {variable} to a folder of yours")
     if found.st_mode & 0o077:
         raise BadInputError(
             f"{folder} is open to others (mode {stat.S_IMODE(found.st_mode):04o}); run: chmod 700 {folder}"

@@ -1,0 +1,91 @@
+"""Starts a collector as a process of its own where none answers; the dashboard's way to be useful by itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import vramscope
+from collectors.client import Client, CollectorAway
+from collectors.settings import CollectorSettings, log_path
+from vramscope.agent.paths import make_private_folder, socket_path
+from vramscope.errors import VramscopeError
+
+LOG_CAP_BYTES = 1 << 20
+
+
+def ensure_running(settings: CollectorSettings, *, wait_s: float = 5.0) -> int | None:
+    """Return the pid of the collector that was started, or None where one already answers.
+
+    The new process is detached (it outlives the caller) and writes to ``collector.log``. Raises VramscopeError with one
+    line where it ends at once or does not answer within ``wait_s``; ``wait_s=0`` starts it without waiting.
+    """
+    socket_path(settings.runtime_folder)
+    make_private_folder(settings.runtime_folder)
+    if _answers(settings.runtime_folder):
+        return None
+    make_private_folder(settings.state_folder, variable="VRAMSCOPE_STATE_DIR")
+    log = log_path(settings.state_folder)
+    process = _spawn(settings, log)
+    # Somebody must wait for a child that may end long before us, or it stays as a zombie.
+    threading.Thread(target=process.wait, name="vramscope-collector", daemon=True).start()
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
+        if _answers(settings.runtime_folder):
+            return process.pid
+        if process.poll() is not None:
+            raise VramscopeError(f"the collector could not start: {_last_line(log)}")
+        time.sleep(0.02)
+    if wait_s > 0:
+        raise VramscopeError(f"the collector (pid {process.pid}) does not answer after {wait_s:g} s; see {log}")
+    return process.pid
+
+
+def _answers(runtime_folder: Path) -> bool:
+    client = Client(runtime_folder)
+    try:
+        client.call("status", timeout_s=1.0)
+    except CollectorAway:
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def _spawn(settings: CollectorSettings, log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "vramscope", "collect"]
+    command += ["--runtime-dir", str(settings.runtime_folder), "--state-dir", str(settings.state_folder)]
+    command += [
+        "--map-interval-ms",
+        str(settings.map_interval_us // 1000),
+        "--counters-hz",
+        f"{settings.counters_hz:g}",
+    ]
+    command += ["--store-cap-mib", str(settings.store_cap_bytes >> 20)]
+    if not settings.nvml:
+        command.append("--no-nvml")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    if log.exists() and log.stat().st_size > LOG_CAP_BYTES:
+        flags |= os.O_TRUNC
+    output = os.open(log, flags, 0o600)
+    try:
+        # -m looks in the working directory first, so that it must be the one this package came from.
+        return subprocess.Popen(
+            command,
+            cwd=Path(vramscope.__path__[0]).parent,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    finally:
+        os.close(output)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"it wrote nothing to {log}"
