@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__":
+    # Before the imports below, so that a missing package ends in the command's one line and not in a traceback.
+    from vramscope.__main__ import main
+
+    sys.exit(main(["serve", *sys.argv[1:]]))
+
+import os
+import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +24,10 @@ import dashboard.auth
 import dashboard.callbacks
 import dashboard.headers
 import dashboard.page_routes
+from collectors.gateway import Gateway
+from collectors.launch import ensure_running
+from collectors.settings import CollectorSettings, dumps_folder
+from dashboard import serving
 from layouts import shell
 from vramscope.records import LiveData
 
@@ -23,15 +38,28 @@ ASSETS_FOLDER = Path(__file__).resolve().parent / "assets"
 class AppSettings:
     """What the application is told at its start.
 
-    ``token`` opens every route but ``/healthz``. ``hosts`` are names by which this machine may be addressed besides
-    127.0.0.1, localhost and [::1]. ``base_path`` begins and ends with a slash. ``dumps_folder`` is where jobs' snapshot
-    files lie; nothing outside it is ever handed out.
+    ``token`` opens every route but ``/healthz``. ``dumps_folder`` is where jobs' snapshot files lie; nothing outside it
+    is ever handed out. ``hosts`` are names by which this machine may be addressed besides localhost and IP addresses.
+    ``base_path`` begins and ends with a slash.
     """
 
     token: str
     dumps_folder: Path
     hosts: tuple[str, ...] = ()
     base_path: str = "/"
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """What ``vramscope serve`` was told: where to listen, the token, and the collector to ask."""
+
+    host: str
+    port: int
+    token: str
+    base_path: str
+    hosts: tuple[str, ...]
+    collector: CollectorSettings
+    start_collector: bool
 
 
 def create_app(live: LiveData, settings: AppSettings) -> dash.Dash:
@@ -56,9 +84,34 @@ def create_app(live: LiveData, settings: AppSettings) -> dash.Dash:
     return app
 
 
-if __name__ == "__main__":
-    import sys
+def serve(settings: ServeSettings) -> int:
+    """Serve the dashboard until a signal; a collector that it had to start stops with it. Returns the exit status."""
+    listening = serving.bind(settings.host, settings.port)
+    # Not waited for: the page says that the collector is not reachable until it is, about half a second later.
+    collector_pid = ensure_running(settings.collector, wait_s=0) if settings.start_collector else None
+    try:
+        app = create_app(
+            Gateway(settings.collector.runtime_folder, settings.collector.state_folder),
+            AppSettings(
+                settings.token,
+                dumps_folder(settings.collector.state_folder),
+                (*serving.own_hosts(settings.host), *settings.hosts),
+                settings.base_path,
+            ),
+        )
+        lines = serving.addresses(
+            settings.host, listening.getsockname()[1], token=settings.token, base_path=settings.base_path
+        )
+        if collector_pid is not None:
+            lines.append(f"no collector was running: started one (pid {collector_pid}) that stops with this dashboard")
+        serving.serve(app.server, listening, base_path=settings.base_path, when_ready=lambda: _say(lines))
+    finally:
+        if collector_pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(collector_pid, signal.SIGTERM)
+    return 0
 
-    from vramscope.__main__ import main
 
-    sys.exit(main(["serve", *sys.argv[1:]]))
+def _say(lines: list[str]) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from vramscope import owners
 from vramscope.columns import DeviceMap, to_segments
-from vramscope.metrics import FIGURES
+from vramscope.metrics import MapFigures
 from vramscope.records import COUNTERS, DeviceStats, DumpInfo, JobInfo, Timeline
+
+# Named here too, so that a figure is null, not absent, until a map has arrived. One is no single figure.
+MAP_FIGURES = tuple(f.name for f in fields(MapFigures) if f.name != "largest_free_block_by_pool_stream")
 
 
 def job(found: JobInfo) -> dict[str, Any]:
@@ -26,7 +29,7 @@ def job(found: JobInfo) -> dict[str, Any]:
 
 def stats(found: DeviceStats, *, simulated: bool) -> dict[str, Any]:
     """Return the figures of one device, flat; a counter of the allocator's own goes before the same figure of the map."""
-    figures = {**dict.fromkeys((*COUNTERS, *FIGURES)), **found.from_map}
+    figures = {**dict.fromkeys((*COUNTERS, *MAP_FIGURES)), **found.from_map}
     figures.update((name, value) for name, value in found.counters.items() if value is not None)
     return {
         **figures,
@@ -62,7 +65,7 @@ def device_owners(found: DeviceMap, *, limit: int) -> dict[str, Any]:
     assigned = owners.assign(found)
     totals = owners.totals(found, assigned)
     rows = owners.top_tensors(found, assigned, limit + 1)
-    listed = [asdict(row) for row in rows[:limit]]
+    listed = [_owner(row) for row in rows[:limit]]
     rest = dict(totals)
     for row in listed:
         rest[row["category"]] -= row["bytes"]
@@ -76,6 +79,10 @@ def device_owners(found: DeviceMap, *, limit: int) -> dict[str, Any]:
         "owners": listed,
         "truncated": len(rows) > limit,
     }
+
+
+def _owner(row: owners.OwnerRow) -> dict[str, Any]:
+    return {name: None if value == "" else value for name, value in asdict(row).items()}
 
 
 def _remainder(category: str, left_bytes: int) -> dict[str, Any]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from vramscope.errors import BadInputError
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 MISSING = "–"
@@ -36,3 +40,12 @@ def format_ratio(ratio: float | None) -> str:
 def format_address(address: int) -> str:
     """Return an address as PyTorch's viewer prints it: 0x and lower-case hexadecimal."""
     return f"0x{address:x}"
+
+
+def parse_bytes(text: str) -> int:
+    """Return the bytes of "24 GiB", "512MiB" or "1048576". Raises BadInputError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B?|B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise BadInputError(f"{text!r} is not a size; write it as 24GiB, 512MiB or a number of bytes")
+    power = "BKMGT".index((match[2] or "B")[0].upper())
+    return int(float(match[1]) * 1024**power)

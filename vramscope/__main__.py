@@ -1,0 +1,92 @@
+"""The one console command: reads arguments, starts what they name, and turns errors into one line and exit status 2."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from vramscope._location import put_application_on_path
+from vramscope.cli.arguments import build_parser
+from vramscope.errors import VramscopeError
+
+# What each subcommand needs beyond the base install, which has no dependency; see pyproject.toml.
+EXTRAS = {"serve": "serve", "collect": "serve", "demo": "serve,demo"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line ``argv`` (default: sys.argv) and return the exit status."""
+    arguments = build_parser().parse_args(argv)
+    put_application_on_path()
+    try:
+        return {"serve": serve, "collect": collect, "demo": demo}[arguments.command](arguments)
+    except VramscopeError as error:
+        return complain(str(error))
+    except ModuleNotFoundError as error:
+        # Of our own modules, only a damaged installation lacks one; of others, one without the extra.
+        return complain(
+            f"vramscope {arguments.command} needs the package {error.name}, which is not installed here; "
+            f"run: {sys.executable} -m pip install 'vramscope[{EXTRAS[arguments.command]}]'"
+        )
+
+
+def complain(line: str) -> int:
+    """Print the one line that an error has for its user; return the exit status of bad input."""
+    sys.stderr.write(f"vramscope: {line}\n")
+    return 2
+
+
+def collect(arguments: argparse.Namespace) -> int:
+    """Run the collector until a signal."""
+    return int(_late("collectors.service").run(_collector_settings(arguments)))
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Serve the dashboard until a signal."""
+    auth, app = _late("dashboard.auth"), _late("app")
+    given = arguments.token or os.environ.get("VRAMSCOPE_TOKEN")
+    return int(
+        app.serve(
+            app.ServeSettings(
+                host=arguments.host,
+                port=arguments.port,
+                token=auth.check_token(given) if given else auth.make_token(),
+                base_path=arguments.base_path,
+                hosts=tuple(arguments.allow_host),
+                collector=_collector_settings(arguments),
+                start_collector=not arguments.no_collector,
+            )
+        )
+    )
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """Run the demo's job; unless told not to, under a collector and a dashboard of its own."""
+    if arguments.serve:
+        return int(_late("vramscope.cli.demo").run(arguments))
+    settings = _late("vramscope.demo.settings")
+    return int(_late("vramscope.demo.main").run(settings))
+
+
+def _late(module: str) -> Any:
+    """Import a module where it is needed: each command loads its own packages and no other's."""
+    return importlib.import_module(module)
+
+
+def _collector_settings(arguments: argparse.Namespace) -> Any:
+    settings = {"runtime_folder": arguments.runtime_dir, "state_folder": arguments.state_dir}
+    if arguments.command == "collect":
+        settings.update(
+            map_interval_us=arguments.map_interval_ms * 1000,
+            counters_hz=arguments.counters_hz,
+            store_cap_bytes=arguments.store_cap_mib << 20,
+            nvml=not arguments.no_nvml,
+        )
+    return _late("collectors.settings").CollectorSettings(**settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

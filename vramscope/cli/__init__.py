@@ -1,0 +1,1 @@
+"""The console command's arguments and what it starts; standard library only."""

@@ -1,0 +1,132 @@
+"""The arguments of ``vramscope`` and its subcommands; values are checked here, so that what follows can trust them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import vramscope
+from vramscope.agent import paths
+from vramscope.errors import BadInputError
+from vramscope.units import parse_bytes
+
+EPILOG = "In the job: import vramscope; vramscope.attach(model, optimizer)"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser; the chosen subcommand's name is in ``command``."""
+    parser = argparse.ArgumentParser(
+        prog="vramscope",
+        description="See what lies in GPU memory while a PyTorch job runs, in a browser.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"vramscope {vramscope.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_serve(commands.add_parser("serve", help="show the dashboard in a browser", epilog=EPILOG))
+    _add_collect(commands.add_parser("collect", help="collect from jobs and GPUs without a dashboard", epilog=EPILOG))
+    _add_demo(commands.add_parser("demo", help="show the dashboard over a training job on a simulated GPU"))
+    return parser
+
+
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runtime-dir",
+        type=Path,
+        default=paths.runtime_folder(),
+        help="the folder of the collector's socket (VRAMSCOPE_RUNTIME_DIR; now %(default)s)",
+    )
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        default=paths.state_folder(),
+        help="the folder of the history and the snapshots (VRAMSCOPE_STATE_DIR; now %(default)s)",
+    )
+
+
+def _add_address(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
+    parser.add_argument("--port", type=_port, default=8050, help="the port to listen on, 0 for any (%(default)s)")
+    parser.add_argument(
+        "--token", help="the token of the URL; VRAMSCOPE_TOKEN hides it from ps; else a new one each start"
+    )
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    _add_address(parser)
+    parser.add_argument(
+        "--base-path",
+        type=_base_path,
+        default="/",
+        help="the path that a proxy in front serves this under (%(default)s)",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a host name, besides localhost and this machine's, by which a proxy or a browser may ask",
+    )
+    parser.add_argument("--no-collector", action="store_true", help="do not start a collector where none runs")
+    _add_folders(parser)
+
+
+def _add_collect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--map-interval-ms", type=_positive, default=2000, help="a map is kept this often (%(default)s)"
+    )
+    parser.add_argument("--counters-hz", type=_rate, default=10.0, help="counters a second asked of jobs (%(default)s)")
+    parser.add_argument("--store-cap-mib", type=_positive, default=1024, help="the history's size limit (%(default)s)")
+    parser.add_argument("--no-nvml", action="store_true", help="do not ask the NVIDIA driver")
+    _add_folders(parser)
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scenario", choices=("training", "fragmentation", "leak"), default="training")
+    parser.add_argument(
+        "--ranks", type=_positive, default=1, help="training processes, each with a GPU of its own (%(default)s)"
+    )
+    parser.add_argument("--steps", type=_positive, help="end after so many steps (endless)")
+    parser.add_argument(
+        "--capacity", type=_size, help="the memory of each simulated GPU, as 24GiB (the scenario's own)"
+    )
+    parser.add_argument("--alloc-conf", default="", help="allocator settings, as in PYTORCH_ALLOC_CONF")
+    parser.add_argument("--small", action="store_true", help="train a tiny model")
+    parser.add_argument("--no-serve", action="store_true", help="run the job only, for a collector that runs already")
+    _add_address(parser)
+    _add_folders(parser)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return value
+
+
+def _rate(text: str) -> float:
+    value = float(text)
+    if not 0.01 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0.01 to 100 a second")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 65535")
+    return value
+
+
+def _base_path(text: str) -> str:
+    path = f"/{text.strip('/')}/" if text.strip("/") else "/"
+    if not re.fullmatch(r"[A-Za-z0-9._~/-]+", path) or "//" in path or "/../" in path:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path as /tools/vramscope/")
+    return path
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except BadInputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
