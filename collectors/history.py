@@ -1,0 +1,207 @@
+"""Reads the history that the collector writes: jobs, last figures and maps, and timelines at the resolution a view needs."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from collectors.encoding import job_from_json, rank_from_json, reading_from_json, stats_from_json, to_json
+from collectors.rollup import LEVELS_US, Points, roll_up, with_gaps
+from collectors.schema import RAW, check_version, read_points
+from vramscope.agent.wire import Decoder
+from vramscope.columns import DeviceMap, from_frame
+from vramscope.records import HISTORY, DeviceReading, DeviceStats, DumpInfo, JobInfo, Mark, Timeline
+
+MARKS_CAP = 500
+
+# Agents send counters at up to 10 Hz, so this is the least that lies between two samples.
+SAMPLE_SPACING_US = 100_000
+# A raw row lies at the time of its first sample, and a flush that was held up may have put many into one.
+RAW_ROW_SPAN_US = 5_000_000
+# A level that has this many points for each one asked for is still read quickly, and thinned to minima and maxima.
+OVERSAMPLING = 4
+
+
+def open_history(path: Path) -> sqlite3.Connection:
+    """Return a connection that only reads. Raises sqlite3.Error where there is no file, BadInputError for another version."""
+    connection = sqlite3.connect(f"file:{_uri_path(path)}?mode=ro", uri=True, timeout=1.0, isolation_level=None)
+    try:
+        check_version(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _uri_path(path: Path) -> str:
+    return path.absolute().as_uri().removeprefix("file://")
+
+
+def read_jobs(connection: sqlite3.Connection) -> list[JobInfo]:
+    """Return every job, in no particular order, as it was when the collector last wrote."""
+    ranks: dict[str, list[dict[str, object]]] = {}
+    for job_id, info in connection.execute("SELECT job_id, info FROM ranks ORDER BY job_id, rank"):
+        ranks.setdefault(job_id, []).append(to_json(rank_from_json(json.loads(info))))
+    rows = connection.execute("SELECT id, name, world_size, simulated FROM jobs")
+    return [
+        job_from_json(
+            {"id": i, "name": name, "world_size": size, "simulated": bool(simulated), "ranks": ranks.get(i, [])}
+        )
+        for i, name, size, simulated in rows
+    ]
+
+
+def find_series(connection: sqlite3.Connection, job_id: str, device: int, rank: int | None) -> tuple[int, int] | None:
+    """Return (series, rank), where ``rank=None`` means the lowest that has the device; None where there is none."""
+    row = connection.execute(
+        "SELECT id, rank FROM series WHERE job_id = ? AND device = ? AND (? IS NULL OR rank = ?) ORDER BY rank LIMIT 1",
+        (job_id, device, rank, rank),
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def read_stats(connection: sqlite3.Connection, series: int) -> DeviceStats:
+    """Return the newest figures of a series."""
+    (text,) = connection.execute("SELECT stats FROM series WHERE id = ?", (series,)).fetchone()
+    return stats_from_json(json.loads(text))
+
+
+def read_map_time(connection: sqlite3.Connection, series: int) -> int | None:
+    """Return the moment of the newest map that was kept, so that a caller need not read it again."""
+    row = connection.execute("SELECT time_unix_us FROM maps WHERE series = ?", (series,)).fetchone()
+    return None if row is None else row[0]
+
+
+def read_map(connection: sqlite3.Connection, series: int) -> DeviceMap | None:
+    """Return the newest map that was kept. Raises WireError where what was kept is not a map."""
+    row = connection.execute("SELECT frame FROM maps WHERE series = ?", (series,)).fetchone()
+    if row is None:
+        return None
+    frames = list(Decoder().feed(zlib.decompress(row[0])))
+    return from_frame(frames[0])
+
+
+def read_dumps(connection: sqlite3.Connection, job_id: str | None) -> list[DumpInfo]:
+    """Return the snapshots that jobs wrote, the newest first."""
+    rows = connection.execute(
+        "SELECT id, job_id, rank, time_unix_us, path, file_bytes FROM dumps WHERE ? IS NULL OR job_id = ?"
+        " ORDER BY time_unix_us DESC",
+        (job_id, job_id),
+    )
+    return [DumpInfo(*row) for row in rows]
+
+
+def read_readings(connection: sqlite3.Connection) -> list[DeviceReading]:
+    """Return NVML's newest reading of each GPU."""
+    rows = connection.execute("SELECT reading FROM readings ORDER BY uuid")
+    return [reading_from_json(json.loads(text)) for (text,) in rows]
+
+
+def read_timeline(
+    connection: sqlite3.Connection,
+    series: int,
+    job_id: str,
+    rank: int,
+    device: int,
+    *,
+    from_unix_us: int | None,
+    to_unix_us: int | None,
+    points: int,
+) -> Timeline:
+    """Return a series' history in the range (None: as far as it goes) as at most about ``points`` points."""
+    first_us, last_us = _extent(connection, series)
+    from_us = max(first_us, from_unix_us if from_unix_us is not None else first_us)
+    to_us = min(last_us, to_unix_us if to_unix_us is not None else last_us)
+    level_us = _level(connection, series, from_us, to_us, points)
+    found, resolution_us = _thin(
+        _read_range(connection, series, level_us, from_us, to_us), level_us, from_us, to_us, points
+    )
+    found = with_gaps(found, resolution_us or _spacing(found))
+    marks, left_out = _read_marks(connection, job_id, rank, device, from_us, to_us)
+    return Timeline(
+        time_unix_us=found.time_unix_us,
+        low={name: found.low[:, i] for i, name in enumerate(HISTORY)},
+        high={name: found.high[:, i] for i, name in enumerate(HISTORY)},
+        resolution_us=resolution_us,
+        marks=marks,
+        marks_left_out=left_out,
+        first_unix_us=first_us,
+        last_unix_us=last_us,
+    )
+
+
+def _extent(connection: sqlite3.Connection, series: int) -> tuple[int, int]:
+    firsts = [_first_row(connection, series, level_us) for level_us in (RAW, *LEVELS_US)]
+    (last_us,) = connection.execute("SELECT last_unix_us FROM series WHERE id = ?", (series,)).fetchone()
+    return min([first for first in firsts if first is not None], default=last_us), last_us
+
+
+def _first_row(connection: sqlite3.Connection, series: int, level_us: int) -> int | None:
+    query = "SELECT min(time_unix_us) FROM points WHERE series = ? AND level_us = ?"
+    found: int | None = connection.execute(query, (series, level_us)).fetchone()[0]
+    return found
+
+
+def _level(connection: sqlite3.Connection, series: int, from_us: int, to_us: int, points: int) -> int:
+    """Return the finest level that reaches back to the range's start without holding far too many points."""
+    best, best_first_us = LEVELS_US[-1], None
+    for level_us in (RAW, *LEVELS_US):
+        first_us = _first_row(connection, series, level_us)
+        if first_us is None or (to_us - from_us) / (level_us or SAMPLE_SPACING_US) > points * OVERSAMPLING:
+            continue
+        if first_us <= from_us:
+            return level_us
+        if best_first_us is None or first_us < best_first_us:
+            best, best_first_us = level_us, first_us
+    return best
+
+
+def _read_range(connection: sqlite3.Connection, series: int, level_us: int, from_us: int, to_us: int) -> Points:
+    # A point belongs to a range that begins within its width.
+    found = read_points(connection, series, level_us, from_us - (level_us or RAW_ROW_SPAN_US), to_us)
+    time_us = found.time_unix_us
+    inside = (time_us + max(level_us, 1) > from_us) & (time_us <= to_us)
+    return Points(*(column[inside] for column in found))  # type: ignore[arg-type]
+
+
+def _thin(found: Points, level_us: int, from_us: int, to_us: int, points: int) -> tuple[Points, int]:
+    """Return at most about ``points`` points and their width; 0 for samples as they came."""
+    if len(found.time_unix_us) <= points:
+        return found, level_us
+    # A width that depends on the range's length alone keeps the points in place while the view moves along.
+    step_us = level_us or SAMPLE_SPACING_US
+    width_us = -(-(to_us - from_us) // (points * step_us)) * step_us
+    return roll_up(found, width_us), width_us
+
+
+def _spacing(samples: Points) -> int:
+    """Return the usual distance of samples: an agent over its budget sends fewer, and that is no gap."""
+    distances = np.diff(samples.time_unix_us)
+    return max(SAMPLE_SPACING_US, int(np.median(distances))) if len(distances) else SAMPLE_SPACING_US
+
+
+def _read_marks(
+    connection: sqlite3.Connection, job_id: str, rank: int, device: int, from_us: int, to_us: int
+) -> tuple[tuple[Mark, ...], int]:
+    rows = connection.execute(
+        "SELECT time_unix_us, rank, kind, label, device FROM marks WHERE job_id = ? AND rank = ?"
+        " AND time_unix_us BETWEEN ? AND ? AND (device IS NULL OR device = ?) ORDER BY time_unix_us",
+        (job_id, rank, from_us, to_us, device),
+    ).fetchall()
+    marks = [Mark(*row) for row in rows]
+    steps = [mark for mark in marks if mark.kind == "step"]
+    others = _spread([mark for mark in marks if mark.kind != "step"], MARKS_CAP)
+    kept = sorted([*others, *_spread(steps, MARKS_CAP - len(others))], key=lambda mark: mark.time_unix_us)
+    return tuple(kept), len(marks) - len(kept)
+
+
+def _spread(marks: Sequence[Mark], count: int) -> list[Mark]:
+    """Return at most ``count`` of the marks, evenly chosen."""
+    if len(marks) <= count:
+        return list(marks)
+    return [marks[i * len(marks) // count] for i in range(count)]
