@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vramscope.agent.categories import CATEGORIES
+from vramscope.agent.vocabulary import STATE_CODE as STATE_CODE
+from vramscope.agent.vocabulary import STATES as STATES
 from vramscope.agent.wire import Frame
 from vramscope.errors import WireError
 
@@ -18,10 +20,7 @@ U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 
-# Block states, in the order of their codes; the names are PyTorch's (docstrings also say active_awaiting_free).
-STATES = ("active_allocated", "active_pending_free", "inactive")
-ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE = range(3)
-STATE_CODE = {**{name: code for code, name in enumerate(STATES)}, "active_awaiting_free": ACTIVE_PENDING_FREE}
+ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE = range(len(STATES))
 
 
 @dataclass(frozen=True, eq=False)

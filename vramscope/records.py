@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from vramscope.agent.vocabulary import COUNTERS as COUNTERS
 from vramscope.columns import DeviceMap
 
 
@@ -103,27 +104,6 @@ class DeviceStats:
     reserved_by_others_bytes: int | None = None
     notes: tuple[str, ...] = ()
 
-
-# The counters an agent sends for each device, at up to 10 Hz, with the place in torch._C._cuda_memoryStats().
-COUNTERS = {
-    "reserved_bytes": ("reserved_bytes", "all", "current"),
-    "reserved_peak_bytes": ("reserved_bytes", "all", "peak"),
-    "allocated_bytes": ("allocated_bytes", "all", "current"),
-    "allocated_peak_bytes": ("allocated_bytes", "all", "peak"),
-    "active_bytes": ("active_bytes", "all", "current"),
-    "active_peak_bytes": ("active_bytes", "all", "peak"),
-    "requested_bytes": ("requested_bytes", "all", "current"),
-    "inactive_split_bytes": ("inactive_split_bytes", "all", "current"),
-    "segments": ("segment", "all", "current"),
-    "active_blocks": ("active", "all", "current"),
-    "inactive_split_blocks": ("inactive_split", "all", "current"),
-    "allocations": ("allocation", "all", "allocated"),
-    "num_alloc_retries": ("num_alloc_retries",),
-    "num_ooms": ("num_ooms",),
-    # From cudaMemGetInfo (once a second) or the simulated driver; None where it could not be asked.
-    "device_free_bytes": (),
-    "device_total_bytes": (),
-}
 
 # What is kept as history for each (rank, device); each has a minimum and a maximum in the rollups.
 HISTORY = (
