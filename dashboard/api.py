@@ -9,13 +9,15 @@ import flask
 import orjson
 from werkzeug.exceptions import HTTPException
 
-import vramscope
 from dashboard import api_records
 from vramscope.columns import DeviceMap
 from vramscope.errors import VramscopeError
 from vramscope.records import JobInfo, LiveData
+from vramscope.version import __version__
 
-DEVICE = "/jobs/<job_id>/devices/<int(max=1023):device>"
+DEVICE = "/jobs/<job_id>/devices/<int:device>"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+MAX_DEVICE = 1023
 DEFAULT_MAX_AGE_MS = 250
 DEFAULT_POINTS = 600
 MAX_POINTS = 5000
@@ -31,9 +33,9 @@ def register(server: flask.Flask, live: LiveData, *, dumps_folder: Path) -> None
 
     @server.get("/healthz")
     def healthz() -> flask.Response:
-        return _json({"status": "ok", "collector": live.status().connected, "version": vramscope.__version__})
+        return _json({"status": "ok", "collector": live.status().connected, "version": __version__})
 
-    @server.get("/dumps/<dump_id>")
+    @server.get("/dumps/<path:dump_id>")
     def download(dump_id: str) -> flask.Response:
         path = _dump_path(live, dump_id, dumps_folder)
         if path is None:
@@ -61,11 +63,16 @@ def _api(live: LiveData) -> flask.Blueprint:
     def failed(error: VramscopeError) -> flask.Response:
         return _error(503, str(error))
 
+    @api.before_request
+    def check_device() -> flask.Response | None:
+        device = (flask.request.view_args or {}).get("device", 0)
+        return _error(404, f"there is no device {device}") if device > MAX_DEVICE else None
+
     # Without this, Dash's route for every path would answer an unknown one with its page.
-    @api.route("/", defaults={"path": ""})
-    @api.route("/<path:path>")
+    @api.route("/", defaults={"path": ""}, methods=METHODS)
+    @api.route("/<path:path>", methods=METHODS)
     def unknown(path: str) -> flask.Response:
-        return _error(404, f"there is nothing at /api/v1/{path}; docs/api.md lists the routes")
+        return _error(404, f"there is no {flask.request.method} /api/v1/{path}; docs/api.md lists the routes")
 
     _add_job_routes(api, live)
     _add_device_routes(api, live)
