@@ -11,6 +11,7 @@ from typing import Any
 
 from vramscope._location import put_application_on_path
 from vramscope.cli.arguments import build_parser
+from vramscope.demo.settings import DemoSettings
 from vramscope.errors import VramscopeError
 
 # What each subcommand needs beyond the base install, which has no dependency; see pyproject.toml.
@@ -65,9 +66,18 @@ def serve(arguments: argparse.Namespace) -> int:
 
 def demo(arguments: argparse.Namespace) -> int:
     """Run the demo's job; unless told not to, under a collector and a dashboard of its own."""
-    if arguments.serve:
+    if not arguments.no_serve:
         return int(_late("vramscope.cli.demo").run(arguments))
-    settings = _late("vramscope.demo.settings")
+    settings = DemoSettings(
+        scenario=arguments.scenario,
+        ranks=arguments.ranks,
+        steps=arguments.steps,
+        capacity_bytes=arguments.capacity,
+        alloc_conf=arguments.alloc_conf,
+        small=arguments.small,
+        history=not arguments.no_history,
+        runtime_folder=arguments.runtime_dir,
+    )
     return int(_late("vramscope.demo.main").run(settings))
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from vramscope.agent import paths
+from vramscope.demo.settings import SCENARIOS, DemoSettings
 from vramscope.errors import BadInputError
 from vramscope.units import parse_bytes
 from vramscope.version import __version__
@@ -82,16 +83,18 @@ def _add_collect(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scenario", choices=("training", "fragmentation", "leak"), default="training")
+    parser.add_argument("--scenario", choices=SCENARIOS, default=DemoSettings.scenario, help="(%(default)s)")
     parser.add_argument(
-        "--ranks", type=_positive, default=1, help="training processes, each with a GPU of its own (%(default)s)"
+        "--ranks",
+        type=_positive,
+        default=DemoSettings.ranks,
+        help="training processes, each with a GPU of its own (%(default)s)",
     )
     parser.add_argument("--steps", type=_positive, help="end after so many steps (endless)")
-    parser.add_argument(
-        "--capacity", type=_size, help="the memory of each simulated GPU, as 24GiB (the scenario's own)"
-    )
+    parser.add_argument("--capacity", type=_size, help="each simulated GPU's memory, as 24GiB (the scenario's own)")
     parser.add_argument("--alloc-conf", default="", help="allocator settings, as in PYTORCH_ALLOC_CONF")
     parser.add_argument("--small", action="store_true", help="train a tiny model")
+    parser.add_argument("--no-history", action="store_true", help="record no stacks")
     parser.add_argument("--no-serve", action="store_true", help="run the job only, for a collector that runs already")
     _add_address(parser)
     _add_folders(parser)
