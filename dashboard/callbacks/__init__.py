@@ -1,0 +1,19 @@
+"""What the page does when something is picked, pressed, or a second has passed."""
+
+from __future__ import annotations
+
+from dash import Dash
+
+from dashboard.callbacks import block, browser, dumps, figures, owners, pickers, states
+from vramscope.records import LiveData
+
+
+def register(app: Dash, live: LiveData) -> None:
+    """Add all callbacks to ``app``; they read from ``live``."""
+    pickers.register(app, live)
+    states.register(app, live)
+    figures.register(app, live)
+    owners.register(app, live)
+    block.register(app, live)
+    dumps.register(app, live)
+    browser.register(app)

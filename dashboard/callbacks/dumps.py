@@ -1,0 +1,64 @@
+"""Snapshots that the job writes on request: the button, its answer, and the list with downloads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from dash import Dash, Input, Output, State, ctx, html
+
+from dashboard import ids
+from vramscope.errors import VramscopeError
+from vramscope.records import DumpInfo, LiveData
+from vramscope.units import format_bytes
+
+
+def register(app: Dash, live: LiveData) -> None:
+    def dump(pressed: int, closed: int, selection: dict[str, Any] | None) -> tuple[Any, ...]:
+        if ctx.triggered_id == ids.DUMP_CLOSE:
+            return True, "", []
+        job = (selection or {}).get("job")
+        if job is None:
+            return False, html.Span("No job is connected, so none can write a snapshot.", className="warn"), []
+        try:
+            message = html.Span(answer(live.dump(job, (selection or {}).get("rank"))), className="ok")
+        except VramscopeError as error:
+            message = html.Span(str(error), className="bad")
+        return False, message, listing(live.dumps(job), app.config.requests_pathname_prefix)
+
+    app.callback(
+        Output(ids.DUMP_PANEL, "hidden"),
+        Output(ids.DUMP_MESSAGE, "children"),
+        Output(ids.DUMP_LIST, "children"),
+        Input(ids.DUMP, "n_clicks"),
+        Input(ids.DUMP_CLOSE, "n_clicks"),
+        State(ids.SELECTION, "data"),
+        prevent_initial_call=True,
+    )(dump)
+
+
+def answer(written: DumpInfo) -> str:
+    """Return the line that says what was written."""
+    name = PurePath(written.path).name
+    return f"Rank {written.rank} wrote {name} ({format_bytes(written.file_bytes)})."
+
+
+def listing(dumps: Sequence[DumpInfo], prefix: str) -> Any:
+    """Return the list of snapshots, newest first, each with its download."""
+    entries = [
+        html.Li(
+            [
+                html.A(PurePath(found.path).name, href=f"{prefix}dumps/{quote(found.id, safe='')}", download=""),
+                html.Span(
+                    f"rank {found.rank} · {format_bytes(found.file_bytes)} · "
+                    + time.strftime("%H:%M:%S", time.localtime(found.time_unix_us / 1e6)),
+                    className="muted",
+                ),
+            ]
+        )
+        for found in sorted(dumps, key=lambda found: -found.time_unix_us)
+    ]
+    return html.Ul(entries) if entries else html.P("No snapshot has been written yet.", className="muted")

@@ -1,0 +1,46 @@
+"""The live light, the banners and the footer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import Dash, Input, Output, html, no_update
+
+from dashboard import ids
+from dashboard.figures import states
+from dashboard.figures.selection import Selection, find_rank
+from vramscope.records import LiveData, RankInfo
+
+
+def register(app: Dash, live: LiveData) -> None:
+    def show_state(tick: int, selection: dict[str, Any] | None, paused: bool) -> tuple[Any, ...]:
+        if paused:
+            return "light paused", states.LIGHTS["paused"], no_update, no_update
+        chosen, jobs, status = Selection(**(selection or {})), live.jobs(), live.status()
+        stats = live.stats(chosen.job, chosen.device, chosen.rank) if chosen.job and chosen.device is not None else None
+        key = states.light(status, jobs, chosen)
+        banners = [
+            html.Div(line, className=f"banner {tone}") for tone, line in states.banners(status, jobs, chosen, stats)
+        ]
+        found = find_rank(jobs, chosen)
+        cost = states.agent_cost(stats) if stats else ""
+        return (
+            f"light {key}",
+            states.LIGHTS[key],
+            banners,
+            [html.Span(cost), html.Span(_torch(found[1]) if found else "")],
+        )
+
+    app.callback(
+        Output(ids.LIGHT, "className"),
+        Output(ids.LIGHT_TEXT, "children"),
+        Output(ids.BANNERS, "children"),
+        Output(ids.FOOTER, "children"),
+        Input(ids.TICK, "n_intervals"),
+        Input(ids.SELECTION, "data"),
+        Input(ids.PAUSED, "data"),
+    )(show_state)
+
+
+def _torch(rank: RankInfo) -> str:
+    return f"pid {rank.pid} on {rank.host} · torch {rank.torch_version} · maps: {rank.map_way}"

@@ -1,0 +1,204 @@
+"""What the GPU's bar and the six figures say: from one device's statistics to values, sentences and shares."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from vramscope.records import DeviceStats, Timeline
+from vramscope.units import GIB, KIB, MIB, MISSING, format_bytes, format_ratio, split_bytes
+
+# A change below this share of the reserved bytes is called steady.
+STEADY_RATIO = 0.005
+DEFAULT_REQUEST_BYTES = 2 * GIB
+_UNITS = {"": 1, "b": 1, "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB}
+_DECIMAL = {"kb": 1000, "mb": 1000**2, "gb": 1000**3}
+_SIZE = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One card: the value and its unit, a line of (text, tone) parts, and a bar of (colour name, share of 1)."""
+
+    value: str
+    unit: str = ""
+    detail: tuple[tuple[str, str], ...] = ()
+    bar: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the whole GPU: what it is called, its colour's name, and its bytes."""
+
+    name: str
+    colour: str
+    size_bytes: int
+
+
+def parse_size(text: str | None) -> int | None:
+    """Return the bytes of "2 GiB", "512m", "1.5 GB" …, or None where the text is not a size."""
+    matched = _SIZE.fullmatch(text or "")
+    if matched is None:
+        return None
+    unit_bytes = {**_UNITS, **_DECIMAL}.get(matched[2].lower())
+    return None if unit_bytes is None else int(float(matched[1]) * unit_bytes)
+
+
+def total_bytes(stats: DeviceStats) -> int | None:
+    """Return the size of the GPU, as the driver or NVML tells it."""
+    driver = stats.counters.get("device_total_bytes")
+    return driver if driver is not None else (stats.nvml.total_bytes if stats.nvml else None)
+
+
+def used_bytes(stats: DeviceStats) -> tuple[int, str] | None:
+    """Return what is used on the whole device by anybody, and who says so: NVML, or else cudaMemGetInfo."""
+    if stats.nvml and stats.nvml.used_bytes is not None:
+        return stats.nvml.used_bytes, "NVML"
+    total, free = stats.counters.get("device_total_bytes"), stats.counters.get("device_free_bytes")
+    return None if total is None or free is None else (total - free, "cudaMemGetInfo")
+
+
+def others_bytes(stats: DeviceStats) -> int | None:
+    """Return the estimate of what is on the device and not reserved by this job's PyTorch.
+
+    The readings are not of the same instant, so a small negative difference can occur; it is taken for nothing.
+    """
+    used, reserved = used_bytes(stats), stats.counters.get("reserved_bytes")
+    if used is None or reserved is None:
+        return None
+    return max(0, used[0] - reserved - (stats.reserved_by_others_bytes or 0))
+
+
+def free_bytes(stats: DeviceStats) -> int | None:
+    """Return what is free on the device: its size less what is used."""
+    used, total = used_bytes(stats), total_bytes(stats)
+    return None if used is None or total is None else max(0, total - used[0])
+
+
+def device_parts(stats: DeviceStats) -> list[Part]:
+    """Return the parts of the whole GPU in drawing order; parts that are not known are left out."""
+    reserved, active = stats.counters.get("reserved_bytes"), stats.counters.get("active_bytes")
+    cached = None if reserved is None or active is None else max(0, reserved - active)
+    found = (
+        ("active", "active", active),
+        ("cached by PyTorch", "inactive", cached),
+        ("other ranks", "ranks", stats.reserved_by_others_bytes or None),
+        ("not PyTorch's", "others", others_bytes(stats)),
+        ("free on the device", "free", free_bytes(stats)),
+    )
+    return [Part(name, colour, size_bytes) for name, colour, size_bytes in found if size_bytes is not None]
+
+
+def figures(stats: DeviceStats, minute: Timeline | None, request_bytes: int | None) -> tuple[Figure, ...]:
+    """Return the six figures in the order of ``ids.CARDS``.
+
+    ``minute`` is the last minute's history (None: not known); ``request_bytes`` the size that the user asks about.
+    """
+    return (
+        _active(stats),
+        _reserved(stats),
+        _inactive_split(stats, minute),
+        _largest_fit(stats, request_bytes),
+        _retries(stats, minute),
+        _others(stats),
+    )
+
+
+def _active(stats: DeviceStats) -> Figure:
+    active, total = stats.counters.get("active_bytes"), total_bytes(stats)
+    detail: list[tuple[str, str]] = []
+    bar: tuple[tuple[str, float], ...] = ()
+    if active is not None and total:
+        detail.append((f"of {format_bytes(total)} · {format_ratio(active / total)}", ""))
+        bar = (("active", active / total),)
+    free = free_bytes(stats)
+    if free is not None:
+        detail.append((f"{format_bytes(free)} free on the GPU", "strong"))
+    return Figure(*split_bytes(active), tuple(detail), bar)
+
+
+def _reserved(stats: DeviceStats) -> Figure:
+    reserved, active, total = (
+        stats.counters.get("reserved_bytes"),
+        stats.counters.get("active_bytes"),
+        total_bytes(stats),
+    )
+    detail: list[tuple[str, str]] = []
+    peak = stats.counters.get("reserved_peak_bytes")
+    if peak is not None:
+        detail.append((f"peak {format_bytes(peak)}", ""))
+    bar: tuple[tuple[str, float], ...] = ()
+    if reserved is not None and active is not None:
+        detail.append((f"{format_bytes(max(0, reserved - active))} of it cached and free", ""))
+        if total:
+            bar = (("active", active / total), ("inactive", max(0, reserved - active) / total))
+    return Figure(*split_bytes(reserved), tuple(detail), bar)
+
+
+def _inactive_split(stats: DeviceStats, minute: Timeline | None) -> Figure:
+    split, reserved = stats.counters.get("inactive_split_bytes"), stats.counters.get("reserved_bytes")
+    detail: list[tuple[str, str]] = []
+    bar: tuple[tuple[str, float], ...] = ()
+    if split is not None and reserved:
+        detail.append((f"{format_ratio(split / reserved)} of reserved is stranded", ""))
+        bar = (("inactive", split / reserved),)
+        detail += _trend(split, reserved, minute)
+    return Figure(*split_bytes(split), tuple(detail), bar)
+
+
+def _trend(split: int, reserved: int, minute: Timeline | None) -> list[tuple[str, str]]:
+    history = None if minute is None else minute.high.get("inactive_split_bytes")
+    known = [] if history is None else history[history == history].tolist()
+    if not known:
+        return []
+    change = split - int(known[0])
+    if abs(change) < STEADY_RATIO * reserved:
+        return [("steady in the last minute", "")]
+    arrow, tone = ("▲", "bad") if change > 0 else ("▼", "ok")
+    return [(f"{arrow} {format_bytes(abs(change))} in the last minute", tone)]
+
+
+def _largest_fit(stats: DeviceStats, request_bytes: int | None) -> Figure:
+    fit = stats.from_map.get("largest_fit_bytes")
+    if not isinstance(fit, int):
+        return Figure(MISSING, "", (("not known: no map has arrived yet", ""),))
+    estimate = "estimate: " if stats.from_map.get("largest_fit_is_estimate") else ""
+    way = stats.from_map.get("largest_fit_way")
+    detail = [(f"{estimate}{way}", "")] if way else []
+    detail.append(fit_verdict(fit, request_bytes))
+    return Figure(*split_bytes(fit), tuple(detail))
+
+
+def fit_verdict(fit_bytes: int, request_bytes: int | None) -> tuple[str, str]:
+    """Return whether a tensor of ``request_bytes`` fits, in plain words, with its tone."""
+    if request_bytes is None:
+        return "write a size such as 2 GiB or 512 MiB", "warn"
+    wanted = format_bytes(request_bytes).replace(".00 ", " ")
+    if request_bytes <= fit_bytes:
+        return f"a {wanted} tensor fits", "ok"
+    return f"a {wanted} tensor would fail", "bad"
+
+
+def _retries(stats: DeviceStats, minute: Timeline | None) -> Figure:
+    retries, ooms = stats.counters.get("num_alloc_retries"), stats.counters.get("num_ooms")
+    detail: list[tuple[str, str]] = []
+    if ooms is not None:
+        detail.append((f"{ooms:,} out of memory", "bad" if ooms else ""))
+    if minute is not None:
+        moments = [mark.time_unix_us for mark in minute.marks if mark.kind == "retry"]
+        ago_s = (stats.time_unix_us - max(moments)) / 1e6 if moments else None
+        detail.append(
+            ("none in the last minute", "") if ago_s is None else (f"last one {max(0, ago_s):.0f} s ago", "warn")
+        )
+    return Figure(MISSING if retries is None else f"{retries:,}", "", tuple(detail))
+
+
+def _others(stats: DeviceStats) -> Figure:
+    others, used = others_bytes(stats), used_bytes(stats)
+    reason = next(iter(stats.nvml.missing), None) if stats.nvml else "NVML gives no reading of this GPU"
+    if others is None or used is None:
+        return Figure(MISSING, "", ((reason or "the GPU's use is not known", ""),))
+    detail = [
+        ("estimate: context, libraries, others" if used[1] == "NVML" else f"estimate from {used[1]}; {reason}", "")
+    ]
+    return Figure(*split_bytes(others), tuple(detail))

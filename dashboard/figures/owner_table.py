@@ -1,0 +1,49 @@
+"""The owners of a device's memory: totals by category, and the largest tensors as rows of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vramscope.agent.categories import CODE
+from vramscope.columns import DeviceMap
+from vramscope.owners import NO_OWNER, BlockOwners, top_tensors, totals
+from vramscope.units import MIB, format_address, format_bytes, format_ratio
+
+MOST_ROWS = 300
+
+
+def rows(found: DeviceMap, owners: BlockOwners) -> list[dict[str, Any]]:
+    """Return the largest owners as rows of the table; ``id`` stays the same while the owner stays where it is."""
+    return [
+        {
+            "id": f"{row.address:x} {row.name}",
+            "owner": row.category,
+            "name": row.name or f"block {format_address(row.address)}",
+            "shape": row.shape,
+            "dtype": row.dtype,
+            "mib": row.bytes / MIB,
+            "address": format_address(row.address),
+        }
+        for row in top_tensors(found, owners, MOST_ROWS)
+    ]
+
+
+def shares(found: DeviceMap, owners: BlockOwners) -> tuple[list[tuple[str, float]], list[tuple[str, str]]]:
+    """Return (colour, share of the active bytes) and (colour, text) for each category, largest first."""
+    sums = totals(found, owners)
+    whole = sum(sums.values()) or 1
+    ordered = sorted(sums.items(), key=lambda item: -item[1])
+    bar = [(f"owner-{CODE[name]}", size_bytes / whole) for name, size_bytes in ordered]
+    texts = [
+        (f"owner-{CODE[name]}", f"{name} {format_ratio(size_bytes / whole)} · {format_bytes(size_bytes)}")
+        for name, size_bytes in ordered
+    ]
+    return bar, texts
+
+
+def note(owners: BlockOwners, row_count: int) -> str:
+    """Return how much of what there is the table shows."""
+    whole = len(owners.tensor_share_bytes.nonzero()[0]) + int(
+        ((owners.tensor < 0) & (owners.category != NO_OWNER)).sum()
+    )
+    return f"{row_count:,} largest of {whole:,}" if whole > row_count else f"all {whole:,}"

@@ -1,0 +1,80 @@
+"""The page's own routes: the map as a binary frame, one block's name, and the timeline's figure."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import flask
+import orjson
+
+from dashboard import maps
+from dashboard.figures import block_facts, segment_map, timeline
+from vramscope.records import LiveData
+
+# Younger than this, a map need not be asked for again; four pictures a second is what an eye can follow.
+MAP_AGE_S = 0.2
+MOST_POINTS = 2000
+
+
+def register(server: flask.Flask, live: LiveData) -> None:
+    """Add the routes under ``/live/`` to ``server``."""
+
+    @server.get("/live/blocks.bin")
+    def live_blocks() -> flask.Response:
+        """Answer the binary frame, or small JSON: ``{"unchanged": true}``, ``{"nothing": true}``."""
+        args = flask.request.args
+        sort, pool = args.get("sort", "size"), args.get("pool", "all")
+        if sort not in segment_map.SORTS or pool not in segment_map.POOLS:
+            return _json({"error": "sort is size or address; pool is all, large or small"}, 400)
+        found = live.device_map(args.get("job", ""), _number("device") or 0, _number("rank"), max_age_s=MAP_AGE_S)
+        if found is None:
+            return _json({"nothing": True})
+        token = maps.token(found)
+        if args.get("since") == token:
+            return _json({"unchanged": True})
+        picture = segment_map.build(found, maps.owners_of(found).category, sort=sort, pool=pool)
+        header = {
+            "token": token,
+            "time_unix_us": found.time_unix_us,
+            "segments": found.segment_count,
+            "blocks": found.block_count,
+        }
+        return flask.Response(segment_map.encode(picture, header), mimetype="application/octet-stream")
+
+    @server.get("/live/block.json")
+    def live_block() -> flask.Response:
+        """Answer what the tooltip says about the block at ``address`` beyond what the frame holds."""
+        args = flask.request.args
+        address = _number("address")
+        found = live.device_map(args.get("job", ""), _number("device") or 0, _number("rank"), max_age_s=60)
+        facts = None if found is None or address is None else block_facts.find(found, maps.owners_of(found), address)
+        return _json({"owner": facts.owner, "name": facts.name, "shape": facts.shape} if facts else {})
+
+    @server.get("/live/timeline.json")
+    def live_timeline() -> flask.Response:
+        """Answer a Plotly figure of ``window_s`` seconds up to now, of ``from``..``to`` (µs), or of everything."""
+        args = flask.request.args
+        now = int(time.time() * 1e6)
+        window = timeline.Window(now, _number("window_s"), _number("from"), _number("to"))
+        width = min(max(_number("width") or 800, 200), 4000)
+        start, end = window.bounds()
+        found = live.timeline(
+            args.get("job", ""),
+            _number("device") or 0,
+            _number("rank"),
+            from_unix_us=start,
+            to_unix_us=end,
+            points=min(width, MOST_POINTS),
+        )
+        return _json({"nothing": True} if found is None else timeline.figure(found, window, width_px=width))
+
+
+def _number(name: str) -> int | None:
+    """Return a query parameter as an integer of at most 19 digits; None where it is absent or something else."""
+    text = flask.request.args.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def _json(value: Any, status: int = 200) -> flask.Response:
+    return flask.Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, mimetype="application/json")

@@ -1,0 +1,77 @@
+"""The pieces that pages are made of: figures with their explanation, groups of buttons, legends and bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+
+def buttons(name: str, options: Sequence[tuple[str, str]], value: str, label: str) -> Component:
+    """Return a row of joined buttons of which one is chosen: radio buttons, so arrow keys and readers know them."""
+    return html.Div(
+        dcc.RadioItems(
+            id=name,
+            options=[{"value": key, "label": text} for key, text in options],
+            value=value,
+            inline=True,
+            className="joined",
+        ),
+        role="group",
+        **{"aria-label": label},
+    )
+
+
+def explained(title: str, explanation: str, formula: str) -> Component:
+    """Return a title with a hint that shows its explanation on hover and on keyboard focus."""
+    return html.Div(
+        [
+            html.Span(title, className="figure-title"),
+            html.Button(
+                "?",
+                type="button",
+                className="hint",
+                **{"aria-label": f"{title}: {explanation} {formula}"},
+            ),
+            html.Div([html.P(explanation), html.Code(formula)], className="hint-text", **{"aria-hidden": "true"}),
+        ],
+        className="figure-head",
+    )
+
+
+def figure_card(name: str, title: str, explanation: str, formula: str, extra: Component | None = None) -> Component:
+    """Return one of the figures over the map; a callback fills the element with the id ``name``."""
+    body = html.Div(id=name, className="figure-body")
+    parts = [explained(title, explanation, formula), body]
+    return html.Article([*parts, extra] if extra else parts, className="card figure")
+
+
+def figure_body(
+    value: str, unit: str, detail: Sequence[tuple[str, str]], bar: Sequence[tuple[str, float]] = ()
+) -> list[Component]:
+    """Return what fills a figure's card: the value, a line of (text, tone) parts, and a bar of (colour, share)."""
+    return [
+        html.Div([html.Span(value, className="value"), html.Span(unit, className="unit")], className="figure-value"),
+        html.Div([html.Span(text, className=tone) for text, tone in detail], className="figure-detail"),
+        stacked_bar(bar, "bar"),
+    ]
+
+
+def stacked_bar(parts: Sequence[tuple[str, float]], class_name: str) -> Component:
+    """Return a bar of (colour name, share of 1); what is left of 1 stays empty."""
+    pieces = [
+        html.Span(className=f"fill {colour}", style={"width": f"{share * 100:.3f}%"})
+        for colour, share in parts
+        if share > 0
+    ]
+    return html.Div(pieces, className=class_name, **{"aria-hidden": "true"})
+
+
+def legend(entries: Sequence[tuple[str, str]]) -> list[Component]:
+    """Return swatches of (colour name, text)."""
+    return [html.Span([html.I(className=f"swatch fill {colour}"), text]) for colour, text in entries]
+
+
+def panel_head(title: str, *children: Component) -> Component:
+    return html.Div([html.H2(title), *children], className="panel-head")
