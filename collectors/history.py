@@ -56,6 +56,23 @@ def read_jobs(connection: sqlite3.Connection) -> list[JobInfo]:
     ]
 
 
+def read_processes(connection: sqlite3.Connection) -> dict[tuple[str, int], tuple[int, int | None]]:
+    """Return (pid, start) of each rank's process, by (job id, rank), as ``peer.process_start`` gives them."""
+    rows = connection.execute("SELECT job_id, rank, peer_pid, peer_start FROM ranks")
+    return {(job_id, rank): (pid, start) for job_id, rank, pid, start in rows}
+
+
+def read_newest(connection: sqlite3.Connection) -> dict[tuple[str, int, int], int]:
+    """Return the moment of the newest sample, by (job id, rank, device)."""
+    rows = connection.execute("SELECT job_id, rank, device, last_unix_us FROM series")
+    return {(job_id, rank, device): newest_us for job_id, rank, device, newest_us in rows}
+
+
+def read_run_ids(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return what each job announced as its run, by job id."""
+    return dict(connection.execute("SELECT id, run_id FROM jobs"))
+
+
 def find_series(connection: sqlite3.Connection, job_id: str, device: int, rank: int | None) -> tuple[int, int] | None:
     """Return (series, rank), where ``rank=None`` means the lowest that has the device; None where there is none."""
     row = connection.execute(

@@ -43,36 +43,35 @@ class Pruner:
     def __init__(self, cap_bytes: int) -> None:
         self._cap_bytes = cap_bytes
 
-    def prune(self, connection: sqlite3.Connection, now_us: int) -> bool:
-        """Delete what must go at ``now_us``. Returns whether whole jobs went, with the ids of their series."""
+    def prune(self, connection: sqlite3.Connection, now_us: int) -> list[str]:
+        """Delete what must go at ``now_us``. Returns the ids of the jobs that went as a whole."""
         for level_us, kept_us in RETENTION_US.items():
             _delete_points(connection, _all_series(connection), level_us, now_us - kept_us)
         connection.execute("DELETE FROM marks WHERE NOT lasting AND time_unix_us < ?", (now_us - RETENTION_US[RAW],))
-        forgotten = connection.execute(
-            f"{_ENDED_JOBS} ORDER BY ended DESC LIMIT -1 OFFSET ?", (ENDED_JOBS_KEPT,)
-        ).fetchall()
-        for job_id, _ended_us in forgotten:
+        dropped = [
+            row[0] for row in connection.execute(f"{_ENDED_JOBS} ORDER BY ended DESC LIMIT -1 OFFSET {ENDED_JOBS_KEPT}")
+        ]
+        for job_id in dropped:
             delete_job(connection, job_id)
-        deleted = self._hold_cap(connection) or bool(forgotten)
+        dropped += self._hold_cap(connection)
         connection.execute("PRAGMA incremental_vacuum").fetchall()
-        return deleted
+        return dropped
 
-    def _hold_cap(self, connection: sqlite3.Connection) -> bool:
+    def _hold_cap(self, connection: sqlite3.Connection) -> list[str]:
         if used_bytes(connection) <= self._cap_bytes:
-            return False
+            return []
         target_bytes = self._cap_bytes * TARGET_RATIO
         for series, level_us, cutoff_us in _steps(connection):
-            if used_bytes(connection) <= target_bytes:
-                return False
             _delete_points(connection, series, level_us, cutoff_us)
-        jobs = connection.execute(f"{_ENDED_JOBS} ORDER BY ended").fetchall()
-        deleted = False
-        for job_id, _ended_us in jobs:
+            if used_bytes(connection) <= target_bytes:
+                return []
+        dropped = []
+        for job_id, _ended_us in connection.execute(f"{_ENDED_JOBS} ORDER BY ended").fetchall():
+            delete_job(connection, job_id)
+            dropped.append(job_id)
             if used_bytes(connection) <= target_bytes:
                 break
-            delete_job(connection, job_id)
-            deleted = True
-        return deleted
+        return dropped
 
 
 def _steps(connection: sqlite3.Connection) -> Iterator[tuple[list[int], int, int]]:
@@ -81,8 +80,7 @@ def _steps(connection: sqlite3.Connection) -> Iterator[tuple[list[int], int, int
     running = [series for series in _all_series(connection) if series not in set(ended)]
     for level_us in (RAW, *LEVELS_US):
         for series in (ended, running):
-            spans = [_span(connection, one, level_us) for one in series]
-            spans = [span for span in spans if span[0] is not None]
+            spans = [span for one in series if (span := _span(connection, one, level_us)) is not None]
             if not spans:
                 continue
             first, last = min(span[0] for span in spans), max(span[1] for span in spans)
@@ -90,10 +88,10 @@ def _steps(connection: sqlite3.Connection) -> Iterator[tuple[list[int], int, int
                 yield series, level_us, first + (last + 1 - first) * step // STEPS
 
 
-def _span(connection: sqlite3.Connection, series: int, level_us: int) -> tuple[int, int]:
+def _span(connection: sqlite3.Connection, series: int, level_us: int) -> tuple[int, int] | None:
     query = "SELECT min(time_unix_us), max(time_unix_us) FROM points WHERE series = ? AND level_us = ?"
     first, last = connection.execute(query, (series, level_us)).fetchone()
-    return first, last
+    return None if first is None else (first, last)
 
 
 def _all_series(connection: sqlite3.Connection) -> list[int]:
@@ -118,13 +116,10 @@ def delete_job(connection: sqlite3.Connection, job_id: str) -> None:
     """Delete a job with all that belongs to it. Its dumps' files stay on disk: they are the user's."""
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        for series in _ids_of_job(connection, job_id):
-            connection.execute("DELETE FROM points WHERE series = ?", (series,))
-            connection.execute("DELETE FROM maps WHERE series = ?", (series,))
+        for table in ("points", "maps"):
+            connection.execute(
+                f"DELETE FROM {table} WHERE series IN (SELECT id FROM series WHERE job_id = ?)", (job_id,)
+            )
         for table in ("series", "ranks", "marks", "dumps"):
             connection.execute(f"DELETE FROM {table} WHERE job_id = ?", (job_id,))
         connection.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
-
-
-def _ids_of_job(connection: sqlite3.Connection, job_id: str) -> list[int]:
-    return [row[0] for row in connection.execute("SELECT id FROM series WHERE job_id = ?", (job_id,))]

@@ -7,38 +7,14 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
 
+from collectors.changes import Changes, SeriesKey
 from collectors.prune import Pruner, used_bytes
 from collectors.rollup import EMPTY, LEVELS_US, Points, Rollup
 from collectors.schema import META, RAW, TABLES, check_version, pack_point, pack_samples, unpack_points
-from vramscope.records import DumpInfo, Mark
 
 PRUNE_INTERVAL_US = 10_000_000
-
-
-class SeriesKey(NamedTuple):
-    """One device of one rank: what a line of the timeline belongs to."""
-
-    job_id: str
-    rank: int
-    device: int
-
-
-@dataclass
-class Changes:
-    """What happened since the last flush, in the order of its tables. Rows replace those with the same key."""
-
-    jobs: dict[str, tuple[str, str, int, bool]] = field(default_factory=dict)
-    ranks: dict[tuple[str, int], tuple[dict[str, Any], int | None, int, int | None]] = field(default_factory=dict)
-    stats: dict[SeriesKey, tuple[int, dict[str, Any]]] = field(default_factory=dict)
-    samples: dict[SeriesKey, Points] = field(default_factory=dict)
-    marks: list[tuple[str, Mark, bool]] = field(default_factory=list)
-    maps: dict[SeriesKey, tuple[int, bytes]] = field(default_factory=dict)
-    dumps: list[DumpInfo] = field(default_factory=list)
-    readings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class Store:
@@ -63,23 +39,26 @@ class Store:
         """Return the bytes of the pages in use, which is what the cap holds."""
         return used_bytes(self._connection)
 
-    def flush(self, changes: Changes, now_us: int) -> None:
-        """Write ``changes`` in one transaction; every ten seconds also drop what is too old or over the cap."""
+    def flush(self, changes: Changes, now_us: int) -> list[str]:
+        """Write ``changes`` in one transaction; every ten seconds also drop what is too old or over the cap.
+
+        Returns the ids of the jobs that were dropped.
+        """
         with self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             self._write_jobs(connection, changes)
             self._write_series(connection, changes)
             self._write_points(connection, changes)
             self._write_rest(connection, changes)
-        if now_us - self._pruned_us >= PRUNE_INTERVAL_US:
-            self._pruned_us = now_us
-            if self._pruner.prune(self._connection, now_us):
-                self._forget_series()
-
-    def _forget_series(self) -> None:
-        """Read the ids again next time: whole jobs were deleted."""
-        self._series.clear()
-        self._rollups.clear()
+        if now_us - self._pruned_us < PRUNE_INTERVAL_US:
+            return []
+        self._pruned_us = now_us
+        dropped = self._pruner.prune(self._connection, now_us)
+        if dropped:
+            # A later series may get the id of one that went.
+            self._series.clear()
+            self._rollups.clear()
+        return dropped
 
     def _write_jobs(self, connection: sqlite3.Connection, changes: Changes) -> None:
         connection.executemany(
