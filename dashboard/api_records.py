@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+import numpy as np
+
 from vramscope import owners
 from vramscope.columns import DeviceMap, to_segments
 from vramscope.metrics import MapFigures
@@ -64,20 +66,21 @@ def device_owners(found: DeviceMap, *, limit: int) -> dict[str, Any]:
     """
     assigned = owners.assign(found)
     totals = owners.totals(found, assigned)
-    rows = owners.top_tensors(found, assigned, limit + 1)
-    listed = [_owner(row) for row in rows[:limit]]
+    listed = [_owner(row) for row in owners.top_tensors(found, assigned, limit)]
+    unnamed_blocks = (assigned.tensor < 0) & (assigned.category != owners.NO_OWNER)
+    omitted = int(np.count_nonzero(assigned.tensor_share_bytes) + np.count_nonzero(unnamed_blocks)) - len(listed)
     rest = dict(totals)
     for row in listed:
         rest[row["category"]] -= row["bytes"]
-    listed += [_remainder(category, left) for category, left in rest.items() if left]
     return {
         "device": found.device,
         "time_unix_us": found.time_unix_us,
         "version": found.version,
         "active_bytes": sum(totals.values()),
         "categories": totals,
-        "owners": listed,
-        "truncated": len(rows) > limit,
+        "owners": listed + [_remainder(category, left) for category, left in rest.items() if left],
+        "truncated": omitted > 0,
+        "omitted": omitted,
     }
 
 

@@ -132,6 +132,7 @@ def test_the_bytes_of_all_owners_add_up_however_few_are_listed(
     listed = [owner for owner in answer["owners"] if owner["address"] is not None]
     assert len(listed) <= limit
     assert answer["truncated"] is (limit < 100_000)
+    assert answer["omitted"] == len(get(client, f"{DEVICE}/owners?limit=100000")["owners"]) - len(listed)
     assert len(answer["owners"]) - len(listed) <= len(answer["categories"])
 
 
