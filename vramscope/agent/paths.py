@@ -33,13 +33,18 @@ def state_folder(environ: os._Environ[str] | dict[str, str] = os.environ) -> Pat
 def socket_path(folder: Path) -> Path:
     """Return ``folder``/collector.sock. Raises BadInputError where the kernel could not bind so long a path."""
     path = folder / "collector.sock"
+    check_socket_path(path)
+    return path
+
+
+def check_socket_path(path: Path) -> None:
+    """Raise BadInputError where ``path`` is too long for a socket."""
     length = len(os.fsencode(path))
     if length > MAX_SOCKET_PATH_BYTES:
         raise BadInputError(
             f"the socket path {path} has {length} bytes and the system allows {MAX_SOCKET_PATH_BYTES}; "
             "set VRAMSCOPE_RUNTIME_DIR to a shorter folder"
         )
-    return path
 
 
 def make_private_folder(folder: Path, *, variable: str = "VRAMSCOPE_RUNTIME_DIR") -> None:
