@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from vramscope.columns import DeviceMap, from_frame
 from vramscope.records import HISTORY, DeviceReading, DeviceStats, DumpInfo, JobInfo, Mark, Timeline
 
 MARKS_CAP = 500
+END_OF_TIME_US = 2**63 - 1
 
 # Agents send counters at up to 10 Hz, so this is the least that lies between two samples.
 SAMPLE_SPACING_US = 100_000
@@ -131,19 +132,22 @@ def read_timeline(
     points: int,
 ) -> Timeline:
     """Return a series' history in the range (None: as far as it goes) as at most about ``points`` points."""
-    first_us, last_us = _extent(connection, series)
+    first_rows = _first_rows(connection, series)
+    first_us, last_us = _extent(connection, series, first_rows)
     from_us = max(first_us, from_unix_us if from_unix_us is not None else first_us)
     to_us = min(last_us, to_unix_us if to_unix_us is not None else last_us)
-    level_us = _level(connection, series, from_us, to_us, points)
+    level_us = _level(first_rows, from_us, to_us, points)
     found, resolution_us = _thin(
         _read_range(connection, series, level_us, from_us, to_us), level_us, from_us, to_us, points
     )
     found = with_gaps(found, resolution_us or _spacing(found))
-    marks, left_out = _read_marks(connection, job_id, rank, device, from_us, to_us)
+    # Not cut to the samples: a rank attaches before its first one, and may end after its last.
+    asked = (from_unix_us if from_unix_us is not None else 0, to_unix_us if to_unix_us is not None else END_OF_TIME_US)
+    marks, left_out = _read_marks(connection, job_id, rank, device, *asked)
     return Timeline(
         time_unix_us=found.time_unix_us,
-        low={name: found.low[:, i] for i, name in enumerate(HISTORY)},
-        high={name: found.high[:, i] for i, name in enumerate(HISTORY)},
+        low={name: np.ascontiguousarray(found.low[:, i]) for i, name in enumerate(HISTORY)},
+        high={name: np.ascontiguousarray(found.high[:, i]) for i, name in enumerate(HISTORY)},
         resolution_us=resolution_us,
         marks=marks,
         marks_left_out=left_out,
@@ -152,30 +156,35 @@ def read_timeline(
     )
 
 
-def _extent(connection: sqlite3.Connection, series: int) -> tuple[int, int]:
-    firsts = [_first_row(connection, series, level_us) for level_us in (RAW, *LEVELS_US)]
-    (last_us,) = connection.execute("SELECT last_unix_us FROM series WHERE id = ?", (series,)).fetchone()
-    return min([first for first in firsts if first is not None], default=last_us), last_us
-
-
-def _first_row(connection: sqlite3.Connection, series: int, level_us: int) -> int | None:
+def _first_rows(connection: sqlite3.Connection, series: int) -> dict[int, int]:
+    """Return the time of the first row of each level that has any, from the finest to the coarsest."""
     query = "SELECT min(time_unix_us) FROM points WHERE series = ? AND level_us = ?"
-    found: int | None = connection.execute(query, (series, level_us)).fetchone()[0]
-    return found
+    found = {level_us: connection.execute(query, (series, level_us)).fetchone()[0] for level_us in (RAW, *LEVELS_US)}
+    return {level_us: first_us for level_us, first_us in found.items() if first_us is not None}
 
 
-def _level(connection: sqlite3.Connection, series: int, from_us: int, to_us: int, points: int) -> int:
+def _extent(connection: sqlite3.Connection, series: int, first_rows: Mapping[int, int]) -> tuple[int, int]:
+    """Return the moments of the first and the last sample, the first as exactly as it is still known."""
+    (last_us,) = connection.execute("SELECT last_unix_us FROM series WHERE id = ?", (series,)).fetchone()
+    known_us: int = last_us
+    for level_us, first_us in first_rows.items():
+        # A coarse point begins before the samples in it, so it counts only where it ends before finer ones begin.
+        if first_us + level_us <= known_us:
+            known_us = first_us
+    return known_us, last_us
+
+
+def _level(first_rows: Mapping[int, int], from_us: int, to_us: int, points: int) -> int:
     """Return the finest level that reaches back to the range's start without holding far too many points."""
-    best, best_first_us = LEVELS_US[-1], None
-    for level_us in (RAW, *LEVELS_US):
-        first_us = _first_row(connection, series, level_us)
-        if first_us is None or (to_us - from_us) / (level_us or SAMPLE_SPACING_US) > points * OVERSAMPLING:
-            continue
-        if first_us <= from_us:
+    few_enough = [
+        level_us
+        for level_us in first_rows
+        if (to_us - from_us) / (level_us or SAMPLE_SPACING_US) <= points * OVERSAMPLING
+    ]
+    for level_us in few_enough:
+        if first_rows[level_us] <= from_us:
             return level_us
-        if best_first_us is None or first_us < best_first_us:
-            best, best_first_us = level_us, first_us
-    return best
+    return min(few_enough, key=first_rows.__getitem__, default=LEVELS_US[-1])
 
 
 def _read_range(connection: sqlite3.Connection, series: int, level_us: int, from_us: int, to_us: int) -> Points:
