@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import flask
@@ -10,7 +11,8 @@ import orjson
 
 from dashboard import maps
 from dashboard.figures import block_facts, segment_map, timeline
-from vramscope.records import LiveData
+from vramscope.agent.categories import CATEGORIES
+from vramscope.records import JobInfo, LiveData
 
 # Younger than this, a map need not be asked for again; four pictures a second is what an eye can follow.
 MAP_AGE_S = 0.2
@@ -36,6 +38,7 @@ def register(server: flask.Flask, live: LiveData) -> None:
         picture = segment_map.build(found, maps.owners_of(found).category, sort=sort, pool=pool)
         header = {
             "token": token,
+            "categories": CATEGORIES,
             "time_unix_us": found.time_unix_us,
             "segments": found.segment_count,
             "blocks": found.block_count,
@@ -53,9 +56,9 @@ def register(server: flask.Flask, live: LiveData) -> None:
 
     @server.get("/live/timeline.json")
     def live_timeline() -> flask.Response:
-        """Answer a Plotly figure of ``window_s`` seconds up to now, of ``from``..``to`` (µs), or of everything."""
+        """Answer a Plotly figure of ``window_s`` seconds up to now or ``at`` (µs), of ``from``..``to`` (µs), or of everything."""
         args = flask.request.args
-        now = int(time.time() * 1e6)
+        now = _number("at") or _now_us(live.jobs(), args.get("job"), _number("rank"))
         window = timeline.Window(now, _number("window_s"), _number("from"), _number("to"))
         width = min(max(_number("width") or 800, 200), 4000)
         start, end = window.bounds()
@@ -68,6 +71,14 @@ def register(server: flask.Flask, live: LiveData) -> None:
             points=min(width, MOST_POINTS),
         )
         return _json({"nothing": True} if found is None else timeline.figure(found, window, width_px=width))
+
+
+def _now_us(jobs: Sequence[JobInfo], job_id: str | None, rank: int | None) -> int:
+    """Return the present, or for a rank that has ended the moment of its end: "the last minute" is the job's last."""
+    ranks = [found for job in jobs if job.id == job_id for found in job.ranks if rank is None or found.rank == rank]
+    ends = [found.ended_unix_us for found in ranks]
+    ended = [end for end in ends if end is not None]
+    return max(ended) if ended and len(ended) == len(ends) else int(time.time() * 1e6)
 
 
 def _number(name: str) -> int | None:

@@ -295,7 +295,6 @@ def _owners() -> Component:
                     "theme": {"function": _GRID_THEME},
                     "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
                     "animateRows": False,
-                    "overlayNoRowsTemplate": "no active block",
                 },
             ),
         ],

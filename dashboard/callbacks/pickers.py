@@ -30,12 +30,16 @@ def register(app: Dash, live: LiveData) -> None:
     }
 
     def choose(
-        search: str | None, selection: dict[str, Any] | None, shown: dict[str, Any], **inputs: Any
+        tick: int | None,
+        values: dict[str, Any],
+        search: str | None,
+        selection: dict[str, Any] | None,
+        shown: dict[str, Any],
     ) -> dict[str, Any]:
         wished = Selection(**selection) if selection else from_search(search)
-        picked = _PICKED.get(str(ctx.triggered_id))
-        if picked and inputs[str(ctx.triggered_id)] is not None:
-            wished = replace(wished, **{picked: inputs[str(ctx.triggered_id)]})
+        picked = str(ctx.triggered_id)
+        if values.get(picked) is not None:
+            wished = replace(wished, **{_PICKED[picked]: values[picked]})
         choices = resolve(live.jobs(), wished)
         outputs = picker_properties(choices)
         if selection == outputs["selection"] and all(shown[name] == outputs[f"{name}.options"] for name in _PICKED):
@@ -54,7 +58,7 @@ def register(app: Dash, live: LiveData) -> None:
             "picture": Output(ids.PICTURE, "hidden"),
             "selection": Output(ids.SELECTION, "data"),
         },
-        inputs={"tick": Input(ids.TICK, "n_intervals"), **{name: Input(name, "value") for name in _PICKED}},
+        inputs={"tick": Input(ids.TICK, "n_intervals"), "values": {name: Input(name, "value") for name in _PICKED}},
         state={
             "search": State(ids.URL, "search"),
             "selection": State(ids.SELECTION, "data"),
