@@ -87,8 +87,7 @@ def create_app(live: LiveData, settings: AppSettings) -> dash.Dash:
 def serve(settings: ServeSettings) -> int:
     """Serve the dashboard until a signal; a collector that it had to start stops with it. Returns the exit status."""
     listening = serving.bind(settings.host, settings.port)
-    # Not waited for: the page says that the collector is not reachable until it is, about half a second later.
-    collector_pid = ensure_running(settings.collector, wait_s=0) if settings.start_collector else None
+    collector_pid = ensure_running(settings.collector) if settings.start_collector else None
     try:
         app = create_app(
             Gateway(settings.collector.runtime_folder, settings.collector.state_folder),

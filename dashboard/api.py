@@ -9,11 +9,11 @@ import flask
 import orjson
 from werkzeug.exceptions import HTTPException
 
+import vramscope
 from dashboard import api_records
 from vramscope.columns import DeviceMap
 from vramscope.errors import VramscopeError
 from vramscope.records import JobInfo, LiveData
-from vramscope.version import __version__
 
 DEVICE = "/jobs/<job_id>/devices/<int:device>"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -33,7 +33,7 @@ def register(server: flask.Flask, live: LiveData, *, dumps_folder: Path) -> None
 
     @server.get("/healthz")
     def healthz() -> flask.Response:
-        return _json({"status": "ok", "collector": live.status().connected, "version": __version__})
+        return _json({"status": "ok", "collector": live.status().connected, "version": vramscope.__version__})
 
     @server.get("/dumps/<path:dump_id>")
     def download(dump_id: str) -> flask.Response:

@@ -21,8 +21,8 @@ EXTRAS = {"serve": "serve", "collect": "serve", "demo": "serve,demo"}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: sys.argv) and return the exit status."""
     arguments = build_parser().parse_args(argv)
-    put_application_on_path()
     try:
+        put_application_on_path()
         return {"serve": serve, "collect": collect, "demo": demo}[arguments.command](arguments)
     except VramscopeError as error:
         return complain(str(error))

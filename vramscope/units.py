@@ -44,7 +44,7 @@ def format_address(address: int) -> str:
 
 def parse_bytes(text: str) -> int:
     """Return the bytes of "24 GiB", "512MiB" or "1048576". Raises BadInputError for anything else."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B?|B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B?|B)?", text.strip(), re.ASCII | re.IGNORECASE)
     if match is None:
         raise BadInputError(f"{text!r} is not a size; write it as 24GiB, 512MiB or a number of bytes")
     power = "BKMGT".index((match[2] or "B")[0].upper())

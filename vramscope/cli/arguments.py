@@ -6,11 +6,11 @@ import argparse
 import re
 from pathlib import Path
 
+import vramscope
 from vramscope.agent import paths
 from vramscope.demo.settings import SCENARIOS, DemoSettings
 from vramscope.errors import BadInputError
 from vramscope.units import parse_bytes
-from vramscope.version import __version__
 
 EPILOG = "In the job: import vramscope; vramscope.attach(model, optimizer)"
 
@@ -22,7 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="See what lies in GPU memory while a PyTorch job runs, in a browser.",
         epilog=EPILOG,
     )
-    parser.add_argument("--version", action="version", version=f"vramscope {__version__}")
+    parser.add_argument("--version", action="version", version=f"vramscope {vramscope.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="show the dashboard in a browser", epilog=EPILOG))
     _add_collect(commands.add_parser("collect", help="collect from jobs and GPUs without a dashboard", epilog=EPILOG))

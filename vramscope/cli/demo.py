@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import signal
 import subprocess
@@ -21,9 +22,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the three until a signal, or until the collector or the dashboard ends; return that one's exit status.
 
     They keep their socket and history in folders of their own named ``demo``, apart from those of real jobs. A job that
-    ends by itself stays to look at.
+    ends by itself stays to look at. Raises ModuleNotFoundError before any of them starts and says the same.
     """
-    folders = [_own_folder(arguments.runtime_dir), _own_folder(arguments.state_dir)]
+    for package in ("dash", "torch"):
+        if importlib.util.find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
+    folders = [
+        _own_folder(arguments.runtime_dir, "VRAMSCOPE_RUNTIME_DIR"),
+        _own_folder(arguments.state_dir, "VRAMSCOPE_STATE_DIR"),
+    ]
     _say(f"demo: its history is kept apart from that of real jobs, in {folders[1]}")
     places = ["--runtime-dir", str(folders[0]), "--state-dir", str(folders[1])]
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -38,11 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
         _end(children)
 
 
-def _own_folder(folder: Path) -> Path:
+def _own_folder(folder: Path, variable: str) -> Path:
     folder = folder.absolute()
     # Each in turn: mkdir gives the mode 0700 to the last folder only.
     for each in (folder, folder / "demo"):
-        make_private_folder(each)
+        make_private_folder(each, variable=variable)
     return folder / "demo"
 
 

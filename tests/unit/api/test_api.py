@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from flask.testing import FlaskClient
 
+import vramscope
 from dashboard import api
 from tests.fake_live_data import START_UNIX_US, FakeLiveData
 from vramscope.columns import INACTIVE, from_segments
 from vramscope.errors import VramscopeError
 from vramscope.records import COUNTERS, HISTORY, DeviceStats, DumpInfo, Timeline
-from vramscope.version import __version__
 
 DEVICE = "/api/v1/jobs/job-1/devices/0"
 
@@ -29,7 +29,7 @@ def get(client: FlaskClient, path: str, status: int = 200) -> Any:
 
 
 def test_healthz_tells_the_version_and_the_collector(client: FlaskClient, live: FakeLiveData) -> None:
-    assert get(client, "/healthz") == {"status": "ok", "collector": True, "version": __version__}
+    assert get(client, "/healthz") == {"status": "ok", "collector": True, "version": vramscope.__version__}
     live.connected = False
     assert get(client, "/healthz")["collector"] is False
 
