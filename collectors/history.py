@@ -12,7 +12,7 @@ import numpy as np
 
 from collectors.encoding import job_from_json, rank_from_json, reading_from_json, stats_from_json, to_json
 from collectors.rollup import LEVELS_US, Points, roll_up, with_gaps
-from collectors.schema import RAW, check_version, read_points
+from collectors.schema import RAW, RAW_ROW_SPAN_US, check_version, read_points
 from vramscope.agent.wire import Decoder
 from vramscope.columns import DeviceMap, from_frame
 from vramscope.records import HISTORY, DeviceReading, DeviceStats, DumpInfo, JobInfo, Mark, Timeline
@@ -22,8 +22,6 @@ END_OF_TIME_US = 2**63 - 1
 
 # Agents send counters at up to 10 Hz, so this is the least that lies between two samples.
 SAMPLE_SPACING_US = 100_000
-# A raw row lies at the time of its first sample, and a flush that was held up may have put many into one.
-RAW_ROW_SPAN_US = 5_000_000
 # A level that has this many points for each one asked for is still read quickly, and thinned to minima and maxima.
 OVERSAMPLING = 4
 

@@ -47,6 +47,13 @@ def roll_up(points: Points, width_us: int) -> Points:
     return Points(start[first], np.fmin.reduceat(points.low, first), np.fmax.reduceat(points.high, first))
 
 
+def by_span(points: Points, width_us: int) -> list[Points]:
+    """Return the points in parts, one for each multiple of ``width_us`` that has any."""
+    borders = np.flatnonzero(np.diff(points.time_unix_us // width_us)) + 1
+    parts = (np.split(column, borders) for column in points)
+    return [Points(*columns) for columns in zip(*parts, strict=True)]
+
+
 class Rollup:
     """The rollups of one series as its samples arrive. The newest point of each level is open: it still grows."""
 

@@ -14,8 +14,9 @@ from vramscope.records import HISTORY
 
 SCHEMA_VERSION = 1
 
-# Level 0 holds samples, one row for each second or so of one series; the others one row for each point.
+# Level 0 holds samples, a row at the time of its first sample and spanning less than a second; the others a row for each point.
 RAW = 0
+RAW_ROW_SPAN_US = 1_000_000
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from collectors.changes import Changes, SeriesKey
 from collectors.prune import Pruner, used_bytes
-from collectors.rollup import EMPTY, LEVELS_US, Points, Rollup
-from collectors.schema import META, RAW, TABLES, check_version, pack_point, pack_samples, unpack_points
+from collectors.rollup import EMPTY, LEVELS_US, Points, Rollup, by_span
+from collectors.schema import META, RAW, RAW_ROW_SPAN_US, TABLES, check_version, pack_point, pack_samples, unpack_points
 
 PRUNE_INTERVAL_US = 10_000_000
 
@@ -91,7 +91,9 @@ class Store:
         rows: list[tuple[int, int, int, bytes]] = []
         for key, samples in changes.samples.items():
             series = self._series_id(key)
-            rows.append((series, RAW, int(samples.time_unix_us[0]), pack_samples(samples)))
+            rows += [
+                (series, RAW, int(one.time_unix_us[0]), pack_samples(one)) for one in by_span(samples, RAW_ROW_SPAN_US)
+            ]
             for level_us, points in self._rollup(series).add(samples):
                 rows += [
                     (series, level_us, time_us, pack_point(low, high))
