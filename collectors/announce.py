@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from vramscope.agent.wire import PROTOCOL_VERSION
+from vramscope.agent.wire import PROTOCOL_VERSION, Frame
 from vramscope.errors import WireError
 from vramscope.records import COUNTERS, DeviceInfo, RankInfo
 
@@ -15,6 +15,19 @@ TEXT_CAP = 300
 NOTES_CAP = 20
 DEVICES_CAP = 64
 LARGEST_INT = 1 << 63
+
+# As vramscope/columns.py reads them; other columns are ignored.
+MAP_TYPECODES = {
+    **dict.fromkeys(
+        ("segment_address", "segment_total_bytes", "segment_stream", "segment_pool_a", "segment_pool_b"), "Q"
+    ),
+    **dict.fromkeys(("segment_is_small", "segment_is_expandable"), "B"),
+    "segment_first_block": "I",
+    **dict.fromkeys(("block_address", "block_bytes", "block_requested_bytes"), "Q"),
+    "block_state": "B",
+    **dict.fromkeys(("tensor_address", "tensor_bytes"), "Q"),
+    **dict.fromkeys(("tensor_category", "tensor_labels"), "B"),
+}
 
 AGENT_FIGURES = (
     "cost_ratio",
@@ -106,18 +119,34 @@ def read_counters(found: Mapping[str, Any]) -> dict[str, int | None]:
     return {name: whole_or_none(found.get(name), name) for name in COUNTERS}
 
 
-def read_agent(found: Any) -> dict[str, Any]:
+def read_agent(found: Any) -> dict[str, int | float]:
     """Return the agent's own figures that this version knows."""
     if not isinstance(found, dict):
         return {}
-    return {name: found[name] for name in AGENT_FIGURES if isinstance(found.get(name), (int, float))}
+    # The comparison is false for NaN, which Python's JSON lets through.
+    return {
+        name: found[name]
+        for name in AGENT_FIGURES
+        if isinstance(found.get(name), (int, float)) and 0 <= found[name] < LARGEST_INT
+    }
+
+
+def check_map(frame: Frame) -> None:
+    """Raise WireError unless a map's header and the types of its columns are as this version reads them."""
+    for what in ("device", "time_unix_us"):
+        whole(frame.header.get(what), what)
+    for name, typecode, count in frame.header["columns"]:
+        if type(count) is not int or MAP_TYPECODES.get(name, typecode) != typecode:
+            raise WireError(f"a map's column {text(name)[:40]} has a type that this version does not read")
 
 
 def text(found: Any) -> str:
-    """Return ``found`` as one short line of printable text."""
-    line = " ".join(str(found).split())[:TEXT_CAP]
+    """Return ``found`` as one short line of text; what is not text or a number is only named by its type."""
+    if found is None:
+        return ""
+    line = str(found) if isinstance(found, (str, int, float)) else f"({type(found).__name__})"
     # A lone surrogate is legal in JSON and in neither SQLite nor UTF-8.
-    return line.encode("utf-8", "replace").decode()
+    return " ".join(line[:TEXT_CAP].split()).encode("utf-8", "replace").decode()
 
 
 def whole(found: Any, what: str) -> int:

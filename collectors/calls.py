@@ -171,7 +171,7 @@ class Calls:
 
     def _answer_device(self, waiter: Waiter, method: str, params: dict[str, Any], now_us: int) -> list[Instruction]:
         device, number = _number(params.get("device")), params.get("rank")
-        found = self._jobs.find(str(params.get("job_id")), device, None if number is None else _number(number))
+        found = self._jobs.find(text(params.get("job_id")), device, None if number is None else _number(number))
         if found is None:
             raise VramscopeError(
                 f"no job {text(params.get('job_id'))} with rank {text(number)} and GPU {device} is known"
@@ -199,7 +199,7 @@ class Calls:
         return self._ask(waiter, rank, "map", key, {"device": key.device}, now_us, MAP_WAIT_US)
 
     def _ask_dump(self, waiter: Waiter, params: dict[str, Any], now_us: int) -> list[Instruction]:
-        job, number = self._jobs.jobs.get(str(params.get("job_id"))), params.get("rank")
+        job, number = self._jobs.jobs.get(text(params.get("job_id"))), params.get("rank")
         if job is None:
             raise VramscopeError(f"no job {text(params.get('job_id'))} is known")
         rank = job.ranks.get(min(job.ranks) if number is None else _number(number))
@@ -258,7 +258,7 @@ def _stack(frame: Frame) -> dict[str, Any]:
     frames = frame.header.get("frames")
     try:
         found = [[text(file), int(line), text(name)] for file, line, name in frames or []]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise VramscopeError("the job answered with a stack that this version cannot read") from None
     reason = frame.header.get("reason")
     return {"frames": found, "reason": None if reason is None else text(reason)}

@@ -9,7 +9,7 @@ from collectors.calls import Calls, Close, Instruction, Send
 from collectors.jobs import Jobs
 from collectors.settings import CollectorSettings
 from vramscope.agent.wire import PROTOCOL_VERSION, Frame, encode
-from vramscope.errors import WireError
+from vramscope.errors import VramscopeError, WireError
 
 HELLO_WAIT_US = 5_000_000
 
@@ -55,7 +55,7 @@ class Desk:
                 return self._calls.reply_arrived(connection, frame, now_us)
             key = self._jobs.handle(connection, frame, now_us)
             return [] if key is None else self._calls.map_arrived(key, frame)
-        except WireError as error:
+        except VramscopeError as error:
             return self.refuse(connection, str(error))
 
     def refuse(self, connection: int, reason: str) -> list[Instruction]:

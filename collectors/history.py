@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from collectors.encoding import job_from_json, rank_from_json, reading_from_json, stats_from_json, to_json
+from collectors.encoding import rank_from_json, reading_from_json, stats_from_json
 from collectors.rollup import LEVELS_US, Points, roll_up, with_gaps
-from collectors.schema import RAW, RAW_ROW_SPAN_US, check_version, read_points
+from collectors.schema import RAW, RAW_ROW_SPAN_US, has_tables, read_points
 from vramscope.agent.wire import Decoder
 from vramscope.columns import DeviceMap, from_frame
-from vramscope.records import HISTORY, DeviceReading, DeviceStats, DumpInfo, JobInfo, Mark, Timeline
+from vramscope.records import HISTORY, DeviceReading, DeviceStats, DumpInfo, JobInfo, Mark, RankInfo, Timeline
 
 MARKS_CAP = 500
 END_OF_TIME_US = 2**63 - 1
@@ -30,7 +30,8 @@ def open_history(path: Path) -> sqlite3.Connection:
     """Return a connection that only reads. Raises sqlite3.Error where there is no file, BadInputError for another version."""
     connection = sqlite3.connect(f"file:{_uri_path(path)}?mode=ro", uri=True, timeout=1.0, isolation_level=None)
     try:
-        check_version(connection, path)
+        if not has_tables(connection, path):
+            raise sqlite3.OperationalError("the history is only just being created")
     except BaseException:
         connection.close()
         raise
@@ -43,15 +44,13 @@ def _uri_path(path: Path) -> str:
 
 def read_jobs(connection: sqlite3.Connection) -> list[JobInfo]:
     """Return every job, in no particular order, as it was when the collector last wrote."""
-    ranks: dict[str, list[dict[str, object]]] = {}
+    ranks: dict[str, list[RankInfo]] = {}
     for job_id, info in connection.execute("SELECT job_id, info FROM ranks ORDER BY job_id, rank"):
-        ranks.setdefault(job_id, []).append(to_json(rank_from_json(json.loads(info))))
+        ranks.setdefault(job_id, []).append(rank_from_json(json.loads(info)))
     rows = connection.execute("SELECT id, name, world_size, simulated FROM jobs")
     return [
-        job_from_json(
-            {"id": i, "name": name, "world_size": size, "simulated": bool(simulated), "ranks": ranks.get(i, [])}
-        )
-        for i, name, size, simulated in rows
+        JobInfo(job_id, name, world_size, bool(simulated), tuple(ranks.get(job_id, ())))
+        for job_id, name, world_size, simulated in rows
     ]
 
 

@@ -248,7 +248,6 @@ class Jobs:
         series = rank.series.get(device)
         if series is None:
             return None
-        whole(frame.header.get("time_unix_us"), "time_unix_us")
         series.add_map(frame, now_us, expandable=uses_expandable_segments(rank.info.alloc_conf.values()))
         if now_us - series.map_kept_us >= KEEP_MAP_US:
             self._keep_map(job, rank, device)
@@ -257,7 +256,7 @@ class Jobs:
 
     def _agent_mark(self, job: Job, rank: Rank, header: Mapping[str, Any], now_us: int) -> None:
         kind = header.get("mark")
-        if kind not in AGENT_MARKS:
+        if not isinstance(kind, str) or kind not in AGENT_MARKS:
             return
         time_us = min(whole(header.get("time_unix_us"), "time_unix_us"), now_us)
         device = whole_or_none(header.get("device"), "device")

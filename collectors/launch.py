@@ -26,7 +26,7 @@ def ensure_running(settings: CollectorSettings, *, wait_s: float = 5.0) -> int |
     """
     socket_path(settings.runtime_folder)
     make_private_folder(settings.runtime_folder)
-    if _answers(settings.runtime_folder):
+    if _answering_pid(settings.runtime_folder) is not None:
         return None
     make_private_folder(settings.state_folder, variable="VRAMSCOPE_STATE_DIR")
     log = log_path(settings.state_folder)
@@ -35,9 +35,12 @@ def ensure_running(settings: CollectorSettings, *, wait_s: float = 5.0) -> int |
     threading.Thread(target=process.wait, name="vramscope-collector", daemon=True).start()
     deadline = time.monotonic() + wait_s
     while time.monotonic() < deadline:
-        if _answers(settings.runtime_folder):
-            return process.pid
-        if process.poll() is not None:
+        # Read before asking who answers: one that lost a race against another's collector ends, and the other answers.
+        ended = process.poll() is not None
+        pid = _answering_pid(settings.runtime_folder)
+        if pid is not None:
+            return pid if pid == process.pid else None
+        if ended:
             raise VramscopeError(f"the collector could not start: {_last_line(log)}")
         time.sleep(0.02)
     if wait_s > 0:
@@ -45,15 +48,15 @@ def ensure_running(settings: CollectorSettings, *, wait_s: float = 5.0) -> int |
     return process.pid
 
 
-def _answers(runtime_folder: Path) -> bool:
+def _answering_pid(runtime_folder: Path) -> int | None:
+    """Return the pid of the collector that answers, or None. Raises VramscopeError where one of another version does."""
     client = Client(runtime_folder)
     try:
-        client.call("status", timeout_s=1.0)
+        return int(client.call("status", timeout_s=1.0).header["result"]["pid"])
     except CollectorAway:
-        return False
+        return None
     finally:
         client.close()
-    return True
 
 
 def _spawn(settings: CollectorSettings, log: Path) -> subprocess.Popen[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from collectors.announce import JobKey, normal_uuid
 from collectors.series import Series
@@ -21,7 +20,7 @@ class Rank:
     connection: int | None = None
     disconnected_us: int | None = None
     seen_by_us: bool = True
-    agent: dict[str, Any] = field(default_factory=dict)
+    agent: dict[str, int | float] = field(default_factory=dict)
     series: dict[int, Series] = field(default_factory=dict)
     lasting_step_us: int = 0
 

@@ -51,22 +51,25 @@ CREATE TABLE readings (uuid TEXT PRIMARY KEY, reading TEXT NOT NULL) WITHOUT ROW
 META = {"version": str(SCHEMA_VERSION), "metrics": ",".join(HISTORY)}
 
 
-def check_version(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise BadInputError unless the file has this version's tables; sqlite3.OperationalError where it cannot be read."""
+def has_tables(connection: sqlite3.Connection, path: Path) -> bool:
+    """Return whether the file has this version's tables, False where it has none at all: it was only just created.
+
+    Raises BadInputError for any other file, and sqlite3.OperationalError where it cannot be read now.
+    """
     advice = f"move it away to start a new history: mv {path} {path}.old"
     try:
-        found = dict(connection.execute("SELECT key, value FROM meta"))
-    except sqlite3.OperationalError as error:
-        if "no such table" not in str(error):
-            raise
-        raise BadInputError(f"{path} is not a history of vramscope; {advice}") from None
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        found = dict(connection.execute("SELECT key, value FROM meta")) if "meta" in tables else {}
+    except sqlite3.OperationalError:
+        raise
     except sqlite3.DatabaseError as error:
         raise BadInputError(f"{path} cannot be read as a history ({error}); {advice}") from None
-    if found != META:
+    if tables and found != META:
         raise BadInputError(
-            f"{path} was written by another vramscope (version {found.get('version')} of the history, "
-            f"this one reads {SCHEMA_VERSION}); {advice}"
+            f"{path} is not this vramscope's history (it has version {found.get('version', 'unknown')}, "
+            f"and this one reads {SCHEMA_VERSION}); {advice}"
         )
+    return bool(tables)
 
 
 def pack_samples(samples: Points) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from collectors.announce import read_counters
+from collectors.announce import check_map, read_counters
 from collectors.rollup import Points
 from vramscope.agent.wire import Frame, columns, encode
 from vramscope.columns import INACTIVE, from_frame
@@ -60,7 +60,9 @@ class Series:
 
     def add_map(self, frame: Frame, now_us: int, *, expandable: bool) -> None:
         """Take a map. Raises WireError where its columns contradict each other."""
-        found = from_frame(frame)
+        check_map(frame)
+        # The version is the collector's to give, whatever the agent wrote.
+        found = from_frame(frame._replace(header={**frame.header, "version": 0}))
         self.figures = summarize(
             found, device_free_bytes=self.counters.get("device_free_bytes"), expandable=expandable
         ).as_dict()

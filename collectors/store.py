@@ -12,7 +12,7 @@ from pathlib import Path
 from collectors.changes import Changes, SeriesKey
 from collectors.prune import Pruner, used_bytes
 from collectors.rollup import EMPTY, LEVELS_US, Points, Rollup, by_span
-from collectors.schema import META, RAW, RAW_ROW_SPAN_US, TABLES, check_version, pack_point, pack_samples, unpack_points
+from collectors.schema import META, RAW, RAW_ROW_SPAN_US, TABLES, has_tables, pack_point, pack_samples, unpack_points
 
 PRUNE_INTERVAL_US = 10_000_000
 
@@ -146,13 +146,13 @@ def _open(path: Path) -> sqlite3.Connection:
         raise sqlite3.OperationalError(error.strerror) from None
     connection = sqlite3.connect(path, timeout=1.0, isolation_level=None)
     try:
-        if path.stat().st_size == 0:
+        if not has_tables(connection, path):
             _create(connection)
-        check_version(connection, path)
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         # In WAL mode this loses nothing when the process dies, and at most the last commits when the machine does.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA journal_size_limit = 16777216").fetchone()
+        # A file system that is read-only shows only when something is to be written.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
     except BaseException:
