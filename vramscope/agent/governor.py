@@ -19,6 +19,8 @@ _SLOT_US = 500_000
 # Counters may use this share of the budget, and maps at least this share of it.
 _COUNTERS_SHARE = 0.5
 _LEAST_MAP_SHARE = 0.25
+# Maps aim a tenth below the budget, since what everything else costs is known only for the past.
+_AIM = 0.9
 # A job whose last optimizer step is longer ago gets its maps from the agent's own thread.
 STEPS_ACTIVE_US = 2_000_000
 
@@ -160,5 +162,5 @@ class Governor:
         if self.last_map_us is None:
             return 0.0
         other_ratio = self._total.ratio(now_us) - self._maps.ratio(now_us)
-        share = max(self.budget_ratio - other_ratio, self.budget_ratio * _LEAST_MAP_SHARE)
+        share = max(_AIM * self.budget_ratio - other_ratio, self.budget_ratio * _LEAST_MAP_SHARE)
         return self.last_map_us / share
