@@ -19,7 +19,7 @@ STOP_WAIT_S = 10.0
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the three until a signal, or until the collector or the dashboard ends; return that one's exit status.
+    """Run the three until a signal, or until the collector or the dashboard ends; return the exit status.
 
     They keep their socket and history in folders of their own named ``demo``, apart from those of real jobs. A job that
     ends by itself stays to look at. Raises ModuleNotFoundError before any of them starts and says the same.
@@ -77,10 +77,13 @@ def _start(command: list[str], *, token: str | None = None) -> subprocess.Popen[
 def _wait(collector: subprocess.Popen[bytes], dashboard: subprocess.Popen[bytes], job: subprocess.Popen[bytes]) -> int:
     job_runs = True
     while True:
-        for process in (collector, dashboard):
+        for name, process in (("collector", collector), ("dashboard", dashboard)):
             status = process.poll()
             if status is not None:
-                return status
+                if status == 2:
+                    return status  # it has said why
+                sys.stderr.write(f"vramscope: the demo ends, because its {name} did (exit status {status})\n")
+                return 1
         if job_runs and job.poll() is not None:
             job_runs = False
             _say("demo: the job has ended and stays to look at; Ctrl-C ends the dashboard")
