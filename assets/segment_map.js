@@ -7,7 +7,7 @@
   const raster = vramscope.raster;
   const STATES = ["active", "pending free", "inactive", "unmapped"];
   const STATE_COLOURS = ["--s-active", "--s-pending", "--s-inactive", "--s-unmapped"];
-  const LEAST_LINE_PX = 7;
+  const LEAST_LINE_PX = 8;
   const MOST_LINE_PX = 22;
   const LABEL_PX = 12;
   const FLAGS = { small: 1, expandable: 2, private: 4, shortened: 8 };
@@ -213,7 +213,7 @@
       return;
     }
     plotted = found;
-    narrow();
+    style();
     plotted.on("plotly_relayouting", (event) => follow(event));
     plotted.on("plotly_relayout", (event) => follow(event));
     plotted.on("plotly_afterplot", () => draw());
@@ -222,12 +222,13 @@
   }
 
   /** Where fingers are the pointer, dragging must scroll the page; where the page is narrow, the labels must be short. */
-  function narrow() {
+  function style() {
     const coarse = window.matchMedia("(pointer: coarse)").matches;
     const small = element("map").clientWidth < 640;
-    const margin = small ? { l: 66, r: 58 } : { l: 148, r: 66 };
+    const margin = small ? { l: 66, r: 58 } : { l: 148, r: 76 };
     window.Plotly.relayout(plotted, {
       dragmode: coarse ? false : "pan",
+      "font.color": vramscope.theme.colour("--muted"),
       "margin.l": margin.l,
       "margin.r": margin.r,
     });
@@ -300,9 +301,8 @@
     const lines = picture.lineRow.length;
     const from = Math.floor(view.y0) + 1;
     const to = Math.min(lines, Math.ceil(view.y1));
-    const part = to - from + 1 < lines ? ` · lines ${from}–${to} of ${lines.toLocaleString("en")}, scroll for more` : "";
-    const shortened = picture.rowFlags.some((flags) => flags & FLAGS.shortened) ? " · long unmapped gaps are drawn shorter" : "";
-    setText("map-summary", `${segments.toLocaleString("en")} segments · ${blocks.toLocaleString("en")} blocks${part}${shortened}`);
+    setText("map-summary", `${segments.toLocaleString("en")} segments · ${blocks.toLocaleString("en")} blocks`);
+    setText("map-lines", to - from + 1 < lines ? `${from}–${to} of ${lines.toLocaleString("en")} lines` : "");
   }
 
   function setText(id, text) {
@@ -319,12 +319,14 @@
     const entries = byOwner
       ? names.map((name, code) => [`owner-${code}`, name, present.has(code)]).filter((entry) => entry[2])
       : [["active", "active"], ["pending", "pending free"]];
-    entries.push(byOwner ? ["cached", "cached and free"] : ["inactive", "inactive: cached and free"], ["unmapped", "unmapped"]);
+    entries.push(byOwner ? ["cached", "cached and free"] : ["inactive", "inactive: cached and free"]);
+    const shortened = picture.rowFlags.some((flags) => flags & FLAGS.shortened);
+    entries.push(["unmapped", shortened ? "unmapped (long gaps shortened)" : "unmapped"]);
     const marks = [];
-    if (picture.header.streams.some((name) => name !== "0")) marks.push("s = stream");
-    if (picture.rowFlags.some((flags) => flags & FLAGS.private)) marks.push("P = private pool");
-    if (picture.rowFlags.some((flags) => flags & FLAGS.expandable)) marks.push("E = expandable");
-    if (picture.rowFlags.some((flags) => flags & FLAGS.small)) marks.push("S = small pool");
+    if (picture.header.streams.some((name) => name !== "0")) marks.push("s stream");
+    if (picture.rowFlags.some((flags) => flags & FLAGS.private)) marks.push("P private pool");
+    if (picture.rowFlags.some((flags) => flags & FLAGS.expandable)) marks.push("E expandable");
+    if (picture.rowFlags.some((flags) => flags & FLAGS.small)) marks.push("S small pool");
     const key = JSON.stringify([entries, marks]);
     if (key === legendKey) return;
     legendKey = key;
@@ -670,6 +672,7 @@
 
   function repaint() {
     palette = null;
+    if (plotted) style();
     draw();
   }
 

@@ -121,7 +121,7 @@
     window.Plotly.react(plotted, data, {
       ...layout,
       uirevision: "timeline",
-      margin: { l: 62, r: 14, t: 6, b: 26 },
+      margin: { l: 62, r: 14, t: 18, b: 24 },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: muted },

@@ -109,7 +109,7 @@ def _device() -> Component:
 def _figures() -> Component:
     fit = html.Label(
         [
-            "Try ",
+            "Would it fit? ",
             dcc.Input(
                 id=ids.FIT_SIZE, type="text", value="2 GiB", debounce=True, maxLength=16, className="fit-size", size="8"
             ),
@@ -145,6 +145,7 @@ def _map() -> Component:
                 [
                     html.Canvas(id=ids.MAP_CANVAS, **{"aria-hidden": "true"}),
                     dcc.Graph(id=ids.MAP_GRAPH, figure=_map_axes(), config=_GRAPH_CONFIG, responsive=True),
+                    html.Span(id=ids.MAP_LINES, className="map-lines"),
                 ],
                 id=ids.MAP,
                 className="map",
@@ -164,6 +165,8 @@ def _map() -> Component:
 
 _GRAPH_CONFIG: dict[str, Any] = {
     "displaylogo": False,
+    # Plotly 7's "Share chart" uploads to Plotly's cloud; nothing here leaves the machine.
+    "showSendToCloud": False,
     "scrollZoom": False,
     "doubleClick": "reset",
     "modeBarButtonsToRemove": ["toImage", "select2d", "lasso2d", "autoScale2d"],
@@ -177,7 +180,7 @@ def _map_axes() -> dict[str, Any]:
         "data": [{"type": "scatter", "x": [], "y": [], "hoverinfo": "skip"}],
         "layout": {
             "uirevision": "map",
-            "margin": {"l": 148, "r": 66, "t": 4, "b": 24},
+            "margin": {"l": 148, "r": 76, "t": 4, "b": 24},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "showlegend": False,
@@ -202,20 +205,22 @@ def _timeline() -> Component:
         [
             parts.panel_head(
                 "Fragmentation timeline",
-                html.Span(id=ids.TIMELINE_NOTE, className="sub"),
                 html.Div(className="grow"),
                 html.Button("Back to now", id=ids.TIMELINE_NOW, className="button small", hidden=True),
                 parts.buttons(ids.TIMELINE_WINDOW, windows, "60", "Window"),
             ),
             html.Div(
-                [html.Span([html.I(className=f"stroke {key}"), text]) for key, text in keys],
+                [
+                    *(html.Span([html.I(className=f"stroke {key}"), text]) for key, text in keys),
+                    html.Span(id=ids.TIMELINE_NOTE, className="legend-note"),
+                ],
                 className="legend map-legend",
             ),
             html.Div(
                 dcc.Graph(
                     id=ids.TIMELINE_GRAPH,
                     figure={"data": [], "layout": {"uirevision": "timeline", "paper_bgcolor": "rgba(0,0,0,0)"}},
-                    config={**_GRAPH_CONFIG, "scrollZoom": False},
+                    config=_GRAPH_CONFIG,
                     responsive=True,
                 ),
                 id=ids.TIMELINE,
@@ -240,21 +245,21 @@ def _block() -> Component:
 
 
 _COLUMNS: list[dict[str, Any]] = [
-    {"field": "owner", "headerName": "Owner", "width": 112, "filter": "agTextColumnFilter"},
+    {"field": "owner", "headerName": "Owner", "width": 94, "filter": "agTextColumnFilter"},
     {
         "field": "name",
         "headerName": "Tensor",
         "flex": 1,
-        "minWidth": 110,
+        "minWidth": 90,
         "tooltipField": "name",
         "filter": "agTextColumnFilter",
     },
-    {"field": "shape", "headerName": "Shape", "width": 96, "tooltipField": "shape", "filter": "agTextColumnFilter"},
-    {"field": "dtype", "headerName": "Type", "width": 78, "tooltipField": "dtype", "filter": "agTextColumnFilter"},
+    {"field": "shape", "headerName": "Shape", "width": 82, "tooltipField": "shape", "filter": "agTextColumnFilter"},
+    {"field": "dtype", "headerName": "Type", "width": 62, "tooltipField": "dtype", "filter": "agTextColumnFilter"},
     {
         "field": "mib",
         "headerName": "MiB",
-        "width": 84,
+        "width": 68,
         "type": "rightAligned",
         "filter": "agNumberColumnFilter",
         "valueFormatter": {"function": "d3.format(',.1f')(params.value)"},
@@ -266,7 +271,7 @@ _GRID_THEME = (
     "themeQuartz.withParams({fontSize: 12, fontFamily: 'inherit', rowHeight: 28, headerHeight: 32, wrapperBorder: false,"
     " backgroundColor: 'var(--panel)', foregroundColor: 'var(--text)', borderColor: 'var(--line)',"
     " headerBackgroundColor: 'var(--panel)', headerTextColor: 'var(--muted)', accentColor: 'var(--accent)',"
-    " cellHorizontalPadding: 10})"
+    " cellHorizontalPadding: 8, browserColorScheme: 'inherit'})"
 )
 
 

@@ -98,6 +98,10 @@ class FakeLiveData:
     updates_per_s: float = 4.0
     capacity_bytes: int = 80 * GIB
     history_s: int = 1200
+    tensor_prefix: str = "layers."
+    mark_label: str = "epoch 3"
+    notes: tuple[str, ...] = ()
+    expandable: bool = False
     _maps: dict[tuple[int, int], DeviceMap] = field(default_factory=dict)
     _dumps: list[DumpInfo] = field(default_factory=list)
 
@@ -119,6 +123,7 @@ class FakeLiveData:
                 torch_version="2.14.1",
                 alloc_conf={},
                 map_way="history-free",
+                notes=self.notes,
                 devices=tuple(
                     DeviceInfo(device, "NVIDIA H100 80GB HBM3", f"GPU-{rank}{device}", self.capacity_bytes)
                     for device in range(self.devices)
@@ -195,11 +200,21 @@ class FakeLiveData:
         found = self._maps.get(key)
         now = int(time.time() * 1e6)
         if found is None:
-            found = make_map(self.blocks, seed=rank * 8 + device, device=device)
+            found = self._new_map(rank * 8 + device, device)
         elif not self.ended and now - found.time_unix_us > 1e6 / self.updates_per_s:
             found = churn(found)
         self._maps[key] = found
         return found
+
+    def _new_map(self, seed: int, device: int) -> DeviceMap:
+        found = make_map(self.blocks, seed=seed, device=device, expandable_share=1.0 if self.expandable else 0.2)
+        if self.expandable:
+            # One reservation: what lies between its ranges is unmapped.
+            same = np.zeros(found.segment_count, np.uint64)
+            small = np.zeros(found.segment_count, np.uint8)
+            found = replace(found, segment_stream=same, segment_pool_b=same, segment_is_small=small)
+        labels = tuple((self.tensor_prefix + name.removeprefix("layers."), *rest) for name, *rest in found.tensor_labels)
+        return replace(found, tensor_labels=labels)  # type: ignore[arg-type]
 
     def device_map(
         self, job_id: str, device: int, rank: int | None = None, *, max_age_s: float = 0.25
@@ -229,10 +244,17 @@ class FakeLiveData:
         low["reserved_bytes"] = np.full(len(moments), 72.0 * GIB)
         low["inactive_split_bytes"] = (6 + np.cos(seconds / 9)) * GIB
         low["nvml_used_bytes"] = np.full(len(moments), 75.0 * GIB)
+        low["largest_fit_bytes"] = (1.5 + np.sin(seconds / 7)) * GIB
+        hole = (moments // 1_000_000 % 300) < 20
+        for values in low.values():
+            values[hole] = np.nan
         high = {name: values * 1.01 for name, values in low.items()}
+        step_us = max((end - start) // 40, 1)
+        steps = range(start - start % step_us + step_us, end, step_us)
         marks = (
             Mark((start + end) // 2, rank or 0, "retry", "allocation retry", device),
-            Mark(start + (end - start) // 4, rank or 0, "user", "epoch 3"),
+            Mark(start + (end - start) // 4, rank or 0, "user", self.mark_label),
+            *(Mark(moment, rank or 0, "step", str(moment // step_us)) for moment in steps),
         )
         return Timeline(moments, low, high, (end - start) // len(moments), marks, 0, first, last)
 

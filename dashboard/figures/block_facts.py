@@ -13,8 +13,8 @@ from vramscope.units import format_address, format_bytes, format_ratio
 
 STATE_TEXTS = {
     "active_allocated": "active",
-    "active_pending_free": "pending free: freed, but another stream still uses it",
-    "inactive": "inactive: cached and free",
+    "active_pending_free": "pending free (another stream still uses it)",
+    "inactive": "inactive (cached and free)",
 }
 
 
@@ -67,7 +67,7 @@ def find(found: DeviceMap, owners: BlockOwners, address: int) -> BlockFacts | No
 
 
 def _pool(found: DeviceMap, segment: int) -> str:
-    size = "small" if found.segment_is_small[segment] else "large"
+    size = "small pool" if found.segment_is_small[segment] else "large pool"
     private = (int(found.segment_pool_a[segment]), int(found.segment_pool_b[segment]))
     return f"{size}, private {private}" if private != (0, 0) else size
 
@@ -87,8 +87,9 @@ def rows(facts: BlockFacts) -> list[tuple[str, str]]:
     found = [("Address", format_address(facts.address)), ("Size", size)]
     if facts.requested_bytes is not None:
         rounding = facts.size_bytes - facts.requested_bytes
-        found.append(("Requested", f"{format_bytes(facts.requested_bytes)} (+ {format_bytes(rounding)} rounding)"))
-    found += [("State", facts.state), ("Stream", str(facts.stream)), ("Pool", facts.pool), ("Segment", facts.segment)]
+        found.append(("Requested", f"{format_bytes(facts.requested_bytes)} + {format_bytes(rounding)} rounding"))
+    found.append(("State", f"{facts.state} · stream {facts.stream} · {facts.pool}"))
+    found.append(("Segment", facts.segment))
     if facts.owner is not None:
         found.append(("Owner", facts.owner))
     if facts.name:

@@ -155,7 +155,7 @@ def _trend(split: int, reserved: int, minute: Timeline | None) -> list[tuple[str
     if abs(change) < STEADY_RATIO * reserved:
         return [("steady in the last minute", "")]
     arrow, tone = ("▲", "bad") if change > 0 else ("▼", "ok")
-    return [(f"{arrow} {format_bytes(abs(change))} in the last minute", tone)]
+    return [(f"{arrow} {format_bytes(abs(change))} in 1 min", tone)]
 
 
 def _largest_fit(stats: DeviceStats, request_bytes: int | None) -> Figure:

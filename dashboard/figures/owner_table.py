@@ -18,7 +18,7 @@ def rows(found: DeviceMap, owners: BlockOwners) -> list[dict[str, Any]]:
         {
             "id": f"{row.address:x} {row.name}",
             "owner": row.category,
-            "name": row.name or f"block {format_address(row.address)}",
+            "name": row.name or format_address(row.address),
             "shape": row.shape,
             "dtype": row.dtype,
             "mib": row.bytes / MIB,

@@ -67,7 +67,7 @@ def figure(found: Timeline, window: Window, *, width_px: int) -> dict[str, Any]:
     layout = {
         "shapes": shapes,
         "annotations": annotations,
-        "xaxis": {"range": [start_ms, end_ms], "type": "date"},
+        "xaxis": {"range": [start_ms, end_ms], "type": "date", "tickformat": _tick_format(end_ms - start_ms)},
         "yaxis": {"range": [0, top / unit_bytes], "ticksuffix": f" {unit}"},
     }
     note = _note(found, unlabelled)
@@ -81,6 +81,12 @@ def _range_ms(found: Timeline, window: Window) -> tuple[float, float]:
         last = found.last_unix_us if found.last_unix_us is not None else window.now_us
         start, end = first, max(last, first + 1_000_000)
     return start / 1000, end / 1000
+
+
+def _tick_format(width_ms: float) -> str:
+    if width_ms < 2 * 3600_000:
+        return "%H:%M:%S"
+    return "%H:%M" if width_ms < 36 * 3600_000 else "%b %d %H:%M"
 
 
 def _known(found: Timeline, name: str) -> bool:
@@ -201,7 +207,7 @@ def _marks(
                         "x": x,
                         "y": 1,
                         "yref": "paper",
-                        "yanchor": "top",
+                        "yanchor": "bottom",
                         "yshift": -row * LABEL_ROW_PX,
                         "showarrow": False,
                     },
@@ -244,7 +250,10 @@ def escape(text: str) -> str:
 def _note(found: Timeline, unlabelled: int) -> str:
     if not len(found.time_unix_us):
         return "no samples in this range"
-    width_s = found.resolution_us / 1e6
-    points = "raw samples" if found.resolution_us == 0 else f"each point: lowest to highest of {width_s:.3g} s"
+    points = "raw samples"
+    if found.resolution_us:
+        width_ms = found.resolution_us / 1000
+        width = f"{width_ms:.0f} ms" if width_ms < 1000 else f"{width_ms / 1000:.3g} s"
+        points = f"each point: lowest to highest of {width}"
     left = found.marks_left_out + unlabelled
     return f"{points} · {left} marks without a label" if left else points
