@@ -67,7 +67,7 @@ class Allocator:
         """Return the address of a new block. Raises OutOfMemory, or ValueError for a size that is not positive."""
         if size_bytes <= 0:
             raise ValueError(f"cannot allocate {size_bytes} bytes")
-        self._state.finish_frees()
+        self._state.poll()
         block_bytes = round_size(size_bytes, self.settings.roundup_power2_divisions)
         pool = self._pool(block_bytes)
         block = self._take_cached(pool, stream, block_bytes) or self._take_new(pool, stream, block_bytes, frames)
@@ -94,7 +94,7 @@ class Allocator:
             state.free_block(block)
             return
         block.events = len(block.stream_uses)
-        state.pending.extend(block for _ in block.stream_uses)
+        state.pending += [block] * block.events
         block.stream_uses.clear()
 
     def record_stream(self, address: int, stream: int) -> None:
@@ -105,12 +105,14 @@ class Allocator:
 
     def complete_events(self) -> None:
         """Let all streams finish their work: pending blocks become free at the next malloc, as PyTorch polls only there."""
-        self._state.done.extend(self._state.pending)
-        self._state.pending.clear()
+        self._state.completed = len(self._state.pending)
 
-    def empty_cache(self) -> None:
-        """Give cached memory back to the driver."""
-        release.release_cached(self._state)
+    def empty_cache(self, pool_id: PoolId | None = None) -> None:
+        """Give cached memory back to the driver: all of it, or that of one private pool which nobody holds."""
+        if pool_id is None:
+            release.release_cached(self._state)
+        else:
+            release.release_private(self._state, pool_id)
 
     def hold_pool(self, pool_id: PoolId) -> None:
         """Add a holder (a MemPool object or a graph) to a private pool, which the first one creates."""
@@ -124,7 +126,10 @@ class Allocator:
         self._state.private_pools[pool_id] = PrivatePool(small, large)
 
     def release_pool(self, pool_id: PoolId) -> None:
-        """Take a holder away; without one, the pool's cached segments are given back by the next release."""
+        """Take a holder away; without one, the pool's cached segments are given back by the next release.
+
+        A MemPool that goes away does this and then ``empty_cache(pool_id)``.
+        """
         private = self._state.private_pools[pool_id]
         if not private.holders:
             raise ValueError(f"nobody holds the pool {pool_id}")
@@ -141,12 +146,7 @@ class Allocator:
 
     def memory_stats(self) -> dict[str, Any]:
         """Return the counters in the shape of ``torch._C._cuda_memoryStats(device)``."""
-        by_pool: dict[PoolId, int] = {}
-        for segment in self._state.segments.values():
-            if segment.pool.id != DEFAULT_POOL:
-                mapped = sum(block.size_bytes for block in segment.blocks() if block.mapped)
-                by_pool[segment.pool.id] = by_pool.get(segment.pool.id, 0) + mapped
-        return self._state.statistics.as_dict(self.settings.max_split_size_bytes, by_pool)
+        return self._state.statistics.as_dict(self.settings.max_split_size_bytes)
 
     def segments(self) -> list[dict[str, Any]]:
         """Return the segments in the form of ``torch.cuda.memory_snapshot()``, by address."""
@@ -163,10 +163,6 @@ class Allocator:
     def _pool(self, block_bytes: int) -> Pool:
         owner = self._state.private_pools[self._diverted_to[-1]] if self._diverted_to else self._state
         return owner.small if block_bytes <= SMALL_LIMIT_BYTES else owner.large
-
-    def _may_expand(self, pool: Pool) -> bool:
-        """MemPools get plain segments, whatever the setting."""
-        return self.settings.expandable_segments and pool.id == DEFAULT_POOL
 
     def _take_cached(self, pool: Pool, stream: int, size_bytes: int) -> Block | None:
         """Take the best fit out of the free blocks (get_free_block), or None."""
@@ -218,7 +214,7 @@ class Allocator:
         limit_bytes = state.limit_bytes
         if limit_bytes is not None and state.reserved_bytes + segment_bytes > limit_bytes:
             return None
-        if self._may_expand(pool):
+        if self.settings.expandable_segments:
             return expandable.allocate(state, pool, stream, size_bytes, frames)
         address = state.driver.malloc(segment_bytes)
         if address is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vramscope.allocator import expandable
-from vramscope.allocator.blocks import Block, Pool
+from vramscope.allocator.blocks import Block, Pool, PoolId
 from vramscope.allocator.state import State
 
 
@@ -46,18 +46,28 @@ def release_available(state: State, pool: Pool, stream: int, size_bytes: int) ->
 
 def release_cached(state: State) -> None:
     """Wait for the pending frees, then give back every cached segment and page that nothing lives in (empty_cache())."""
-    state.statistics.num_sync_all_streams += 1
-    state.done.extend(state.pending)
-    state.pending.clear()
-    state.finish_frees()
+    state.wait(lambda block: True)
     _release_pool(state, state.large)
     _release_pool(state, state.small)
-    for pool_id, private in list(state.private_pools.items()):
-        if not private.holders:
-            _release_pool(state, private.small)
-            _release_pool(state, private.large)
-            if all(segment.pool.id != pool_id for segment in state.segments.values()):
-                del state.private_pools[pool_id]
+    for pool_id in list(state.private_pools):
+        _release_private(state, pool_id)
+
+
+def release_private(state: State, pool_id: PoolId) -> None:
+    """Do the same for one private pool, unless somebody holds it."""
+    if not state.private_pools[pool_id].holders:
+        state.wait(lambda block: block.segment.pool.id == pool_id)
+        _release_private(state, pool_id)
+
+
+def _release_private(state: State, pool_id: PoolId) -> None:
+    private = state.private_pools[pool_id]
+    if private.holders:
+        return
+    _release_pool(state, private.small)
+    _release_pool(state, private.large)
+    if all(segment.pool.id != pool_id for segment in state.segments.values()):
+        del state.private_pools[pool_id]
 
 
 def _release_pool(state: State, pool: Pool) -> None:

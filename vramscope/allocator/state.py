@@ -51,9 +51,9 @@ class State:
     statistics: Statistics = field(default_factory=Statistics)
     private_pools: dict[PoolId, PrivatePool] = field(default_factory=dict)
     segments: dict[int, Segment] = field(default_factory=dict)
-    # Frees that wait for another stream, in order; ``done`` are those whose stream has got there.
-    pending: deque[Block] = field(default_factory=deque)
-    done: deque[Block] = field(default_factory=deque)
+    # Blocks whose free waits for another stream, once for each such stream, in order; the first ``completed`` wait no more.
+    pending: list[Block] = field(default_factory=list)
+    completed: int = 0
     reserved_bytes: int = 0
     small: Pool = field(init=False)
     large: Pool = field(init=False)
@@ -91,7 +91,7 @@ class State:
 
     def count_reserved(self, amount_bytes: int, pool: Pool) -> None:
         self.reserved_bytes += amount_bytes
-        self.statistics.reserved_bytes.add(amount_bytes, pool.is_small)
+        self.statistics.add_reserved(amount_bytes, pool.is_small, pool.id)
 
     def count_inactive_split(self, blocks: int, size_bytes: int, segment: Segment) -> None:
         """Count free blocks that share a segment; PyTorch leaves out expandable ones, whose free pages can be given back."""
@@ -114,10 +114,22 @@ class State:
         split = int(block.is_split)
         self.count_inactive_split(split - sum(map(bool, merged)), split * block.size_bytes - sum(merged), segment)
 
-    def finish_frees(self) -> None:
-        """Free the blocks whose last pending use is done."""
-        while self.done:
-            block = self.done.popleft()
+    def poll(self) -> None:
+        """Free the blocks whose last pending use is completed."""
+        completed, self.pending = self.pending[: self.completed], self.pending[self.completed :]
+        self.completed = 0
+        self._finish(completed)
+
+    def wait(self, which: Callable[[Block], bool]) -> None:
+        """Wait until the pending uses of the blocks for which ``which`` holds are completed, and free those blocks."""
+        self.statistics.num_sync_all_streams += 1
+        waited = [block for block in self.pending if which(block)]
+        self.completed -= sum(map(which, self.pending[: self.completed]))
+        self.pending = [block for block in self.pending if not which(block)]
+        self._finish(waited)
+
+    def _finish(self, uses: list[Block]) -> None:
+        for block in uses:
             block.events -= 1
             if not block.events:
                 self.free_block(block)

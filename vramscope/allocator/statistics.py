@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vramscope.allocator.blocks import PoolId
+from vramscope.allocator.blocks import DEFAULT_POOL, PoolId
 
 _BY_POOL = (
     "allocation",
@@ -69,6 +69,8 @@ class Statistics:
         self.active_bytes = PoolCounter()
         self.inactive_split_bytes = PoolCounter()
         self.requested_bytes = PoolCounter()
+        # A pool's counter stays when the pool is gone, as in PyTorch.
+        self.reserved_bytes_by_private_pools: dict[PoolId, PoolCounter] = {}
         self.oversize_allocations = Counter()
         self.oversize_segments = Counter()
         self.num_alloc_retries = 0
@@ -77,8 +79,17 @@ class Statistics:
         self.num_device_alloc = 0
         self.num_device_free = 0
 
-    def as_dict(self, max_split_size_bytes: int | None, reserved_by_pool: dict[PoolId, int]) -> dict[str, Any]:
-        """Return the nested form; ``max_split_size`` is -1 where there is no limit, as PyTorch prints it."""
+    def add_reserved(self, amount_bytes: int, is_small: bool, pool_id: PoolId) -> None:
+        self.reserved_bytes.add(amount_bytes, is_small)
+        if pool_id != DEFAULT_POOL:
+            self.reserved_bytes_by_private_pools.setdefault(pool_id, PoolCounter()).add(amount_bytes, is_small)
+
+    def as_dict(self, max_split_size_bytes: int | None) -> dict[str, Any]:
+        """Return the nested form; ``max_split_size`` is -1 where there is no limit, as PyTorch prints it.
+
+        ``num_oom_rejections`` is 0 because the option that rejects (throw_on_cudamalloc_oom) is not simulated.
+        """
+        by_pool = {pool_id: counter.as_dict() for pool_id, counter in self.reserved_bytes_by_private_pools.items()}
         return {
             "num_alloc_retries": self.num_alloc_retries,
             "num_ooms": self.num_ooms,
@@ -86,8 +97,9 @@ class Statistics:
             "num_sync_all_streams": self.num_sync_all_streams,
             "num_device_alloc": self.num_device_alloc,
             "num_device_free": self.num_device_free,
+            "num_oom_rejections": 0,
             **{name: getattr(self, name).as_dict() for name in _BY_POOL},
-            "reserved_bytes_by_private_pools": reserved_by_pool,
+            "reserved_bytes_by_private_pools": by_pool,
             "oversize_allocations": self.oversize_allocations.as_dict(),
             "oversize_segments": self.oversize_segments.as_dict(),
         }

@@ -17,8 +17,9 @@ def validate(state: State, allocated: Mapping[int, Block]) -> None:
     for segment in state.segments.values():
         _validate_segment(segment)
     assert {b.address for b in blocks if b.allocated} == set(allocated), "the blocks handed out"
-    waiting = [*state.pending, *state.done]
-    assert all(waiting.count(b) == b.events for b in blocks if not b.allocated), "the events of pending blocks"
+    assert all(state.pending.count(b) == b.events for b in blocks if b.events), "the events of pending blocks"
+    assert len(state.pending) == sum(b.events for b in blocks), "pending uses of blocks that are gone"
+    assert 0 <= state.completed <= len(state.pending)
     _validate_sets(state, blocks)
     _validate_counters(state, blocks)
 
