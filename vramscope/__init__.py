@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# A type checker takes this name for true. Importing typing for it costs 10 ms, the rest of this package 2 ms.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vramscope.agent.agent import Agent as Agent
     from vramscope.agent.attach import attach as attach
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # Importing vramscope must cost a training job nothing, so the agent is loaded when it is first asked for.
     if name == "Agent":
         from vramscope.agent import agent

@@ -75,9 +75,8 @@ class Agent:
         self._step_marked_us = 0
         self._refreshed_us: int | None = None
         self._stop_reason: str | None = None
-        self._wake, self._woken = socket.socketpair()
-        self._wake.setblocking(False)
-        self._woken.setblocking(False)
+        self._wake: socket.socket
+        self._woken: socket.socket
         self._thread = threading.Thread(target=self._run, name="vramscope-agent", daemon=True)
 
     # What the job calls.
@@ -94,6 +93,9 @@ class Agent:
 
     def start(self) -> None:
         """Put the hooks in and start the thread."""
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
         if self._hooks is not None:
             self._hooks.install()
         self._thread.start()
@@ -216,10 +218,13 @@ class Agent:
             with self._sampling:
                 self._refresh_if_due(now_us)
                 self._sample("timer", now_us)
-            while self._marks:
-                mark, label, time_unix_us, step = self._marks.popleft()
-                self._link.send(mark_frame(mark, label, time_unix_us, step))
+            self._send_marks()
         self._link.flush(now_us)
+
+    def _send_marks(self) -> None:
+        while self._marks:
+            mark, label, time_unix_us, step = self._marks.popleft()
+            self._link.send(mark_frame(mark, label, time_unix_us, step))
 
     def _refresh_if_due(self, now_us: int) -> None:
         if self._refreshed_us is not None and now_us - self._refreshed_us < REFRESH_INTERVAL_US:
@@ -268,6 +273,7 @@ class Agent:
         return min(max(wanted, self._quiet_until_us - now_us, _SHORTEST_WAIT_US), _LONGEST_WAIT_US)
 
     def _say_bye(self, reason: str) -> None:
+        self._send_marks()
         self._link.send(encode({"kind": "bye", "reason": reason}))
         deadline_us = monotonic_us() + BYE_DEADLINE_US
         while (connection := self._link.connection) and connection.queued_bytes and monotonic_us() < deadline_us:
