@@ -9,6 +9,7 @@
   const HIDDEN_MS = 5000;
   const MOST_BACKOFF_MS = 5000;
   const RATE_OVER_MS = 5000;
+  const STALE_MS = 5000;
 
   let selection = null; // {job, rank, device}
   let options = { sort: "size", pool: "all" };
@@ -19,6 +20,7 @@
   let asked = null;
   let arrivals = [];
   let latencyMs = null;
+  let shown = null; // {timeUs, madeAt}: when the shown map was taken, on the job's clock and on this page's
 
   const element = (id) => document.getElementById(id);
   const prefix = () => JSON.parse(element("_dash-config").textContent).requests_pathname_prefix;
@@ -79,6 +81,7 @@
       const arrived = performance.now();
       const picture = vramscope.raster.parse(body);
       token = picture.header.token;
+      shown = { timeUs: picture.header.time_unix_us, madeAt: arrived - picture.header.age_us / 1000 };
       vramscope.segmentMap.show(picture, () => painted(started, arrived));
     } else if (body.nothing && token) {
       token = null;
@@ -92,8 +95,10 @@
     const now = performance.now();
     arrivals.push(now);
     latencyMs = latencyMs === null ? now - started : latencyMs * 0.8 + (now - started) * 0.2;
-    performance.measure("vramscope data to paint", { start: arrived, end: now });
-    performance.clearMeasures("vramscope data to paint");
+    for (const [name, start] of [["vramscope data to paint", arrived], ["vramscope request to paint", started]]) {
+      performance.measure(name, { start, end: now });
+      performance.clearMeasures(name); // an observer has it; a page that stays open all day must not gather them
+    }
     if (!element("picture").dataset.painted) element("picture").dataset.painted = "true";
   }
 
@@ -104,6 +109,7 @@
     const text = hz && latencyMs !== null ? `${hz < 1 ? hz.toFixed(1) : Math.round(hz)} Hz · ${Math.round(latencyMs)} ms` : "";
     const target = element("light-rate");
     if (target.textContent !== text) target.textContent = text;
+    if (shown) vramscope.segmentMap.setAsOf(now - shown.madeAt > STALE_MS ? shown.timeUs : null);
   }
 
   function serverGone(line) {

@@ -30,6 +30,7 @@
   let hovered = -1;
   let plotted = null; // Plotly's div, once it is there
   let afterPaint = [];
+  let asOf = ""; // the picture's time of day, once it is no longer fresh
   let tableAt = 0;
 
   const element = (id) => document.getElementById(id);
@@ -301,7 +302,8 @@
     const lines = picture.lineRow.length;
     const from = Math.floor(view.y0) + 1;
     const to = Math.min(lines, Math.ceil(view.y1));
-    setText("map-summary", `${segments.toLocaleString("en")} segments · ${blocks.toLocaleString("en")} blocks`);
+    const as = asOf ? `as of ${asOf} · ` : "";
+    setText("map-summary", `${as}${segments.toLocaleString("en")} segments · ${blocks.toLocaleString("en")} blocks`);
     setText("map-lines", to - from + 1 < lines ? `${from}–${to} of ${lines.toLocaleString("en")} lines` : "");
   }
 
@@ -588,6 +590,14 @@
     draw();
   }
 
+  /** Say of which moment (Unix µs) the picture is when it is not fresh; null: it is. */
+  function setAsOf(timeUs) {
+    const text = timeUs === null ? "" : new Date(timeUs / 1000).toLocaleTimeString("en-GB");
+    if (text === asOf) return;
+    asOf = text;
+    summarize();
+  }
+
   /** Forget the picture: another device was chosen, or there is none. */
   function forget() {
     picture = null;
@@ -676,5 +686,5 @@
     draw();
   }
 
-  vramscope.segmentMap = { attach, repaint, show, forget, setOptions, mark, exportPng, formatBytes };
+  vramscope.segmentMap = { attach, repaint, show, forget, setAsOf, setOptions, mark, exportPng, formatBytes };
 })();

@@ -130,7 +130,7 @@
       hovermode: "x unified",
       hoverlabel: { bgcolor: theme.colour("--panel"), bordercolor: line, font: { color: theme.colour("--text"), size: 11 } },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: muted, activecolor: theme.colour("--text") },
-      xaxis: { ...axis, ...layout.xaxis, showline: true, nticks: 7, hoverformat: "%H:%M:%S.%L" },
+      xaxis: { ...axis, ...layout.xaxis, showline: true, nticks: plotted.clientWidth < 500 ? 4 : 8, tickangle: 0, hoverformat: "%H:%M:%S.%L" },
       yaxis: { ...axis, ...layout.yaxis, fixedrange: true, nticks: 5 },
     });
     const note = element("timeline-note");

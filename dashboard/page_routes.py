@@ -40,6 +40,7 @@ def register(server: flask.Flask, live: LiveData) -> None:
             "token": token,
             "categories": CATEGORIES,
             "time_unix_us": found.time_unix_us,
+            "age_us": max(0, int(time.time() * 1e6) - found.time_unix_us),
             "segments": found.segment_count,
             "blocks": found.block_count,
         }

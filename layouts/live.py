@@ -244,22 +244,26 @@ def _block() -> Component:
     )
 
 
-_COLUMNS: list[dict[str, Any]] = [
-    {"field": "owner", "headerName": "Owner", "width": 94, "filter": "agTextColumnFilter"},
-    {
-        "field": "name",
-        "headerName": "Tensor",
-        "flex": 1,
-        "minWidth": 90,
-        "tooltipField": "name",
+def _text_column(field: str, name: str, flex: float, least_px: int) -> dict[str, Any]:
+    return {
+        "field": field,
+        "headerName": name,
+        "flex": flex,
+        "minWidth": least_px,
+        "tooltipField": field,
         "filter": "agTextColumnFilter",
-    },
-    {"field": "shape", "headerName": "Shape", "width": 82, "tooltipField": "shape", "filter": "agTextColumnFilter"},
-    {"field": "dtype", "headerName": "Type", "width": 62, "tooltipField": "dtype", "filter": "agTextColumnFilter"},
+    }
+
+
+_COLUMNS: list[dict[str, Any]] = [
+    _text_column("owner", "Owner", 1.0, 76),
+    _text_column("name", "Tensor", 1.7, 84),
+    _text_column("shape", "Shape", 0.9, 58),
+    _text_column("dtype", "Type", 0.7, 50),
     {
         "field": "mib",
         "headerName": "MiB",
-        "width": 68,
+        "width": 72,
         "type": "rightAligned",
         "filter": "agNumberColumnFilter",
         "valueFormatter": {"function": "d3.format(',.1f')(params.value)"},

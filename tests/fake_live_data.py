@@ -28,7 +28,9 @@ MIB, GIB = 1 << 20, 1 << 30
 START_UNIX_US = 1_790_000_000_000_000
 
 
-def make_map(blocks: int, *, seed: int = 0, device: int = 0, expandable_share: float = 0.2) -> DeviceMap:
+def make_map(
+    blocks: int, *, seed: int = 0, device: int = 0, expandable_share: float = 0.2, total_bytes: int | None = None
+) -> DeviceMap:
     """Return a map of about ``blocks`` blocks: few large segments hold most bytes, many small ones most blocks."""
     random = np.random.default_rng(seed)
     segments = max(2, min(1000, blocks // 20))
@@ -37,6 +39,9 @@ def make_map(blocks: int, *, seed: int = 0, device: int = 0, expandable_share: f
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
     total = int(first[-1])
     sizes = np.maximum(1, random.lognormal(6, 2.2, total)).astype(np.uint64) * 512
+    if total_bytes is not None:
+        units = sizes / 512 * (total_bytes / float(sizes.sum()))
+        sizes = np.maximum(1, units).astype(np.uint64) * 512
     segment_bytes = np.add.reduceat(sizes, first[:-1].astype(np.intp))
     gaps = np.where(random.random(segments) < 0.5, 0, 64 * MIB).astype(np.uint64)
     address = 0x7F3A_0000_0000 + np.concatenate([[0], np.cumsum(segment_bytes + gaps)[:-1]]).astype(np.uint64)
@@ -207,13 +212,21 @@ class FakeLiveData:
         return found
 
     def _new_map(self, seed: int, device: int) -> DeviceMap:
-        found = make_map(self.blocks, seed=seed, device=device, expandable_share=1.0 if self.expandable else 0.2)
+        found = make_map(
+            self.blocks,
+            seed=seed,
+            device=device,
+            expandable_share=1.0 if self.expandable else 0.2,
+            total_bytes=72 * GIB,
+        )
         if self.expandable:
             # One reservation: what lies between its ranges is unmapped.
             same = np.zeros(found.segment_count, np.uint64)
             small = np.zeros(found.segment_count, np.uint8)
             found = replace(found, segment_stream=same, segment_pool_b=same, segment_is_small=small)
-        labels = tuple((self.tensor_prefix + name.removeprefix("layers."), *rest) for name, *rest in found.tensor_labels)
+        labels = tuple(
+            (self.tensor_prefix + name.removeprefix("layers."), *rest) for name, *rest in found.tensor_labels
+        )
         return replace(found, tensor_labels=labels)  # type: ignore[arg-type]
 
     def device_map(
@@ -240,9 +253,9 @@ class FakeLiveData:
         seconds = (moments - START_UNIX_US) / 1e6
         wave = np.sin(seconds / 4)
         low = {name: np.full(len(moments), np.nan) for name in HISTORY}
-        low["active_bytes"] = (58 + 6 * wave) * GIB
+        low["active_bytes"] = (58 + 3 * wave) * GIB
         low["reserved_bytes"] = np.full(len(moments), 72.0 * GIB)
-        low["inactive_split_bytes"] = (6 + np.cos(seconds / 9)) * GIB
+        low["inactive_split_bytes"] = (11 + np.cos(seconds / 9)) * GIB
         low["nvml_used_bytes"] = np.full(len(moments), 75.0 * GIB)
         low["largest_fit_bytes"] = (1.5 + np.sin(seconds / 7)) * GIB
         hole = (moments // 1_000_000 % 300) < 20

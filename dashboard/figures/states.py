@@ -40,16 +40,13 @@ def banners(
         found.append(("warn", f"The collector is not reachable; trying again.{kept}"))
     known = find_rank(jobs, selection)
     if known is not None:
-        job, rank = known
-        found += _rank_banners(job, rank, selection, stats)
+        found += _rank_banners(known[1], selection, stats)
     found += [("quiet", line) for line in status.messages]
     return list(dict.fromkeys(found))
 
 
-def _rank_banners(job: JobInfo, rank: RankInfo, selection: Selection, stats: DeviceStats | None) -> list[Banner]:
+def _rank_banners(rank: RankInfo, selection: Selection, stats: DeviceStats | None) -> list[Banner]:
     found: list[Banner] = []
-    if job.simulated:
-        found.append(("simulated", "Simulated: this job's GPU is a simulation of PyTorch's allocator, not a device."))
     if rank.ended_unix_us is not None:
         clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(rank.ended_unix_us / 1e6))
         reason = f" ({rank.end_reason})" if rank.end_reason else ""
