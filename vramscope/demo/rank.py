@@ -33,6 +33,8 @@ SCENARIOS: dict[str, Callable[[Job], None]] = {
 CONTEXT_BYTES, CONTEXT_PART = GIB // 2, 16
 # A job that ran out of memory stays so long as it was then, so that the collector has its last map.
 LAST_LOOK_S = 5.0
+# Above the default of 1 %: no GPU waits for this job, and a demo is there to be watched.
+BUDGET_RATIO = 0.05
 
 
 def run_rank(settings: DemoSettings, rank: int, run_id: str) -> None:
@@ -49,7 +51,14 @@ def run_rank(settings: DemoSettings, rank: int, run_id: str) -> None:
         sys.stdout.flush()
 
     def show(model: Any, optimizer: Any) -> None:
-        attach(model, optimizer, name=f"demo-{settings.scenario}", socket=socket, source=source)
+        attach(
+            model,
+            optimizer,
+            name=f"demo-{settings.scenario}",
+            socket=socket,
+            budget_ratio=BUDGET_RATIO,
+            source=source,
+        )
 
     job = Job(
         pace=pace,
