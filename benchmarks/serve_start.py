@@ -1,0 +1,78 @@
+"""How long it takes from ``vramscope serve`` to the first picture in Chromium: a job's map, and the page without a job.
+
+Run: python benchmarks/serve_start.py [--runs 5]
+The browser is open already, as a user's is. With a job, the demo's small one runs under a collector; without one, the time
+includes the start of the dashboard's own collector.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.integration.commands import VRAMSCOPE, eventually, running, short_folder
+
+LIMIT_S = 3.0
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+# What is on the screen when the user can begin to look.
+PAINTED_MAP = "#picture[data-painted=true]"
+EMPTY_PAGE = "#empty"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5, help="starts of each kind (%(default)s)")
+    runs = parser.parse_args().runs
+    print(f"{'first picture':<30}{'median s':>10}{'least':>8}{'most':>8}{'limit':>8}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        worst_s = max(
+            report("a job's map", [start(browser, with_job=True) for _ in range(runs)]),
+            report("no job, own collector", [start(browser, with_job=False) for _ in range(runs)]),
+        )
+    return 0 if worst_s <= LIMIT_S else 1
+
+
+def report(name: str, seconds: list[float]) -> float:
+    """Print one row and return its median."""
+    median_s = statistics.median(seconds)
+    print(f"{name:<30}{median_s:>10.2f}{min(seconds):>8.2f}{max(seconds):>8.2f}{LIMIT_S:>8.2f}")
+    return median_s
+
+
+def start(browser: Browser, *, with_job: bool) -> float:
+    """Return the seconds from the start of the command to the picture."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(short_folder())
+        if with_job:
+            stack.enter_context(running((*VRAMSCOPE, "collect", "--no-nvml"), folder=folder))
+            stack.enter_context(running((*VRAMSCOPE, "demo", "--no-serve", "--small"), folder=folder))
+            history = folder / "state" / "history.sqlite-wal"
+            # The job has connected once its maps have been written, a few steps in.
+            eventually(lambda: history.exists() and history.stat().st_size > 100_000, lambda: "no job has connected")
+        page = stack.enter_context(browser.new_context(viewport={"width": 1440, "height": 900})).new_page()
+        began_s = time.perf_counter()
+        serve = stack.enter_context(running((*VRAMSCOPE, "serve", "--port", "0"), folder=folder))
+        page.goto(serve.line("vramscope: ").removeprefix("vramscope: "), wait_until="commit")
+        page.wait_for_selector(PAINTED_MAP if with_job else EMPTY_PAGE, timeout=60_000)
+        return time.perf_counter() - began_s
+
+
+if __name__ == "__main__":
+    sys.exit(main())
