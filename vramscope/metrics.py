@@ -28,6 +28,13 @@ NEW_SEGMENT = "a new segment"
 MORE_OF_EXPANDABLE = "mapping more of an expandable segment"
 AFTER_RELEASE = "after releasing cached segments"
 
+_REASONS = {
+    CACHED_BLOCK: "a cached block is large enough",
+    NEW_SEGMENT: "the driver has room for a new segment",
+    MORE_OF_EXPANDABLE: "the driver has room for more pages of an expandable segment",
+    AFTER_RELEASE: "the driver has room once cached segments are given back to it",
+}
+
 # Unmapped address space behind the last mapped range: 9/8 of the device's memory, so never what limits a request.
 _UNLIMITED_BYTES = 1 << 62
 
@@ -55,8 +62,8 @@ class MapFigures:
     - ``stranded_ratio``: inactive split / reserved; None when nothing is reserved.
     - ``largest_fit_bytes``: the largest request on the default stream that would succeed now, under the allocator's
       default options, and ``largest_fit_way`` the way it would. ``largest_fit_is_estimate`` is True when the driver's free memory
-      is not known (taken as none, so the figure is "at least"), and with expandable segments (the map does not
-      show their unmapped address space; the error is at most a page of 20 MiB unless one has holes).
+      is not known (taken as none, so the figure is "at least", and None where that says nothing), and with expandable
+      segments (a map does not show their unmapped address space; tried on random programs, up to a page of 20 MiB more fits).
     """
 
     reserved_bytes: int
@@ -71,7 +78,7 @@ class MapFigures:
     largest_free_block_bytes: int
     external_fragmentation_ratio: float | None
     stranded_ratio: float | None
-    largest_fit_bytes: int
+    largest_fit_bytes: int | None
     largest_fit_way: str | None
     largest_fit_is_estimate: bool
     segments: int
@@ -138,7 +145,7 @@ def summarize(found: DeviceMap, *, device_free_bytes: int | None, expandable: bo
         largest_free_block_bytes=largest_free,
         external_fragmentation_ratio=1 - largest_free / free_cached if free_cached else None,
         stranded_ratio=split / reserved if reserved else None,
-        largest_fit_bytes=fit_bytes,
+        largest_fit_bytes=None if fit_way is None and device_free_bytes is None else fit_bytes,
         largest_fit_way=fit_way,
         largest_fit_is_estimate=device_free_bytes is None or expandable,
         segments=found.segment_count,
@@ -153,7 +160,7 @@ def fits(found: DeviceMap, request_bytes: int, *, device_free_bytes: int | None,
     block_bytes = round_size(request_bytes)
     way = _way(supply, block_bytes)
     if way is not None:
-        return Fit(True, way, f"served from {way}" if way != AFTER_RELEASE else f"served {way} to the driver")
+        return Fit(True, way, _REASONS[way])
     cached = supply.small_block_bytes if block_bytes <= SMALL_LIMIT_BYTES else supply.large_block_bytes
     have = (
         f"the largest cached block is {format_bytes(cached)}, "

@@ -1,0 +1,230 @@
+"""The figures of a map: on small maps by hand, and on random ones against what the allocator then does."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+
+from tests.allocator_traces import Simulation, random_program
+from tests.segments import GIB, KIB, MIB, device_map, segment
+from vramscope.allocator import Allocator, OutOfMemory, parse_alloc_conf
+from vramscope.columns import DeviceMap, from_segments
+from vramscope.metrics import (
+    AFTER_RELEASE,
+    CACHED_BLOCK,
+    MORE_OF_EXPANDABLE,
+    NEW_SEGMENT,
+    LargestFree,
+    MapFigures,
+    fits,
+    summarize,
+)
+
+
+def figures(found: DeviceMap, *, device_free_bytes: int | None = 0, expandable: bool = False) -> MapFigures:
+    return summarize(found, device_free_bytes=device_free_bytes, expandable=expandable)
+
+
+def test_an_empty_map_has_no_ratios() -> None:
+    found = figures(device_map())
+    assert (found.reserved_bytes, found.segments, found.blocks, found.largest_fit_bytes) == (0, 0, 0, 0)
+    assert found.external_fragmentation_ratio is None
+    assert found.stranded_ratio is None
+    assert found.largest_fit_way is None
+
+
+def test_bytes_are_summed_by_state() -> None:
+    # GIVEN a segment with a live, a pending and a free block, and one that is all free
+    shared = segment((4 * MIB, "live"), (6 * MIB, "pending"), (10 * MIB, "free"))
+    idle = segment((30 * MIB, "free"), at=GIB)
+
+    # WHEN it is summarized
+    found = figures(device_map(shared, idle))
+
+    # THEN only active blocks have requests, and only the shared segment's free block is an inactive split
+    assert found.reserved_bytes == 50 * MIB
+    assert (found.allocated_bytes, found.pending_free_bytes, found.active_bytes) == (4 * MIB, 6 * MIB, 10 * MIB)
+    assert found.requested_bytes == 10 * MIB - 200
+    assert found.rounding_waste_bytes == 200
+    assert (found.free_cached_bytes, found.inactive_split_bytes) == (40 * MIB, 10 * MIB)
+    assert found.stranded_ratio == pytest.approx(0.2)
+    assert found.largest_free_block_bytes == 30 * MIB
+    assert found.external_fragmentation_ratio == pytest.approx(0.25)
+    assert found.releasable_bytes == 30 * MIB
+
+
+def test_the_free_part_of_an_expandable_segment_is_no_inactive_split() -> None:
+    found = figures(device_map(segment((4 * MIB, "live"), (16 * MIB, "free"), expandable=True)), expandable=True)
+    assert found.inactive_split_bytes == 0
+    assert found.free_cached_bytes == 16 * MIB
+
+
+@pytest.mark.parametrize(
+    ("blocks", "small", "expected"),
+    [
+        pytest.param([(60 * MIB, "free")], False, 60 * MIB, id="all of it"),
+        pytest.param([(MIB, "live"), (59 * MIB, "free")], False, 40 * MIB, id="whole pages only"),
+        pytest.param([(30 * MIB, "live"), (20 * MIB, "free"), (10 * MIB, "live")], False, 0, id="across two pages"),
+        pytest.param(
+            [(30 * MIB, "live"), (5 * MIB, "pending"), (25 * MIB, "free")], False, 20 * MIB, id="with a pending"
+        ),
+        pytest.param([(MIB, "live"), (5 * MIB, "free")], True, 4 * MIB, id="small pages"),
+    ],
+)
+def test_whole_free_pages_of_an_expandable_segment_can_be_released(
+    blocks: list[tuple[int, str]], small: bool, expected: int
+) -> None:
+    found = figures(device_map(segment(*blocks, expandable=True, small=small)), expandable=True)
+    assert found.releasable_bytes == expected
+
+
+def test_a_private_pool_is_neither_releasable_nor_a_place_for_a_plain_request() -> None:
+    found = figures(device_map(segment((40 * MIB, "free"), pool=(0, 1))))
+    assert (found.releasable_bytes, found.largest_free_block_bytes, found.largest_fit_bytes) == (0, 0, 0)
+    assert found.largest_free_block_by_pool_stream == (LargestFree("large, private (0, 1)", 0, 40 * MIB),)
+
+
+def test_a_pending_free_counts_as_releasable_because_a_release_waits_for_it() -> None:
+    found = figures(device_map(segment((8 * MIB, "pending"), (12 * MIB, "free"))))
+    assert (found.releasable_bytes, found.inactive_split_bytes) == (20 * MIB, 12 * MIB)
+
+
+def test_the_largest_free_block_is_told_by_pool_and_stream() -> None:
+    # GIVEN free blocks on two streams and in both pools
+    found = figures(
+        device_map(
+            segment((MIB, "live"), (MIB, "free"), small=True),
+            segment((4 * MIB, "live"), (16 * MIB, "free"), at=GIB),
+            segment((4 * MIB, "live"), (60 * MIB, "free"), at=2 * GIB, stream=7),
+        )
+    )
+    # THEN each is told, and the single figure is that of the default stream
+    assert found.largest_free_block_by_pool_stream == (
+        LargestFree("large", 0, 16 * MIB),
+        LargestFree("large", 7, 60 * MIB),
+        LargestFree("small", 0, MIB),
+    )
+    assert found.largest_free_block_bytes == 16 * MIB
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "expected_mib", "way"),
+    [
+        (1, 16, CACHED_BLOCK),
+        (15, 16, CACHED_BLOCK),
+        (33, 32, NEW_SEGMENT),
+    ],
+)
+def test_the_largest_fit_is_the_cached_block_or_what_the_driver_has(free_mib: int, expected_mib: int, way: str) -> None:
+    found = figures(device_map(segment((4 * MIB, "live"), (16 * MIB, "free"))), device_free_bytes=free_mib * MIB)
+    assert (found.largest_fit_bytes, found.largest_fit_way) == (expected_mib * MIB, way)
+    assert not found.largest_fit_is_estimate
+
+
+def test_what_is_released_and_what_the_driver_has_make_one_segment_together() -> None:
+    idle = device_map(segment((20 * MIB, "free")), segment((20 * MIB, "free"), at=GIB))
+    found = figures(idle, device_free_bytes=10 * MIB)
+    assert (found.largest_fit_bytes, found.largest_fit_way) == (50 * MIB, AFTER_RELEASE)
+
+
+def test_an_expandable_segment_grows_from_the_free_block_at_its_end() -> None:
+    found = figures(
+        device_map(segment((4 * MIB, "live"), (16 * MIB, "free"), expandable=True)),
+        device_free_bytes=45 * MIB,
+        expandable=True,
+    )
+    assert (found.largest_fit_bytes, found.largest_fit_way) == (56 * MIB, MORE_OF_EXPANDABLE)
+    assert found.largest_fit_is_estimate
+
+
+def test_without_the_drivers_word_the_largest_fit_is_at_least_what_is_cached() -> None:
+    found = figures(device_map(segment((4 * MIB, "live"), (16 * MIB, "free"))), device_free_bytes=None)
+    assert (found.largest_fit_bytes, found.largest_fit_is_estimate) == (16 * MIB, True)
+
+
+def test_without_the_drivers_word_and_a_cache_the_largest_fit_is_not_known() -> None:
+    found = figures(device_map(segment((20 * MIB, "live"))), device_free_bytes=None)
+    assert (found.largest_fit_bytes, found.largest_fit_way) == (None, None)
+
+
+def test_single_figures_go_to_json_and_the_list_does_not() -> None:
+    found = figures(device_map(segment((4 * MIB, "live"), (16 * MIB, "free")))).as_dict()
+    assert found["reserved_bytes"] == 20 * MIB
+    assert "largest_free_block_by_pool_stream" not in found
+    assert all(value is None or isinstance(value, int | float | str) for value in found.values())
+
+
+def test_two_gib_do_not_fit_into_seven_gib_of_holes() -> None:
+    # GIVEN the textbook case: 14 segments of 512 MiB, each with a small live block
+    comb = device_map(*(segment((12 * MIB, "live"), (500 * MIB, "free"), at=i * GIB) for i in range(14)))
+
+    # WHEN a 2 GiB tensor is asked for
+    answer = fits(comb, 2 * GIB, device_free_bytes=GIB, expandable=False)
+
+    # THEN it does not fit, and the reason has the figures
+    assert (answer.ok, answer.way) == (False, None)
+    assert answer.reason == (
+        "the largest cached block is 500.0 MiB, and empty_cache() would give back 0 B; the driver has 1.00 GiB free"
+    )
+    assert fits(comb, 500 * MIB, device_free_bytes=0, expandable=False).way == CACHED_BLOCK
+
+
+def test_what_hangs_on_an_unknown_driver_is_neither_yes_nor_no() -> None:
+    answer = fits(device_map(segment((20 * MIB, "live"))), GIB, device_free_bytes=None, expandable=False)
+    assert answer.ok is None
+    assert "not known" in answer.reason
+
+
+def test_a_small_request_is_not_served_from_the_large_pool() -> None:
+    large_hole = device_map(segment((4 * MIB, "live"), (16 * MIB, "free")))
+    assert fits(large_hole, 200 * KIB, device_free_bytes=MIB, expandable=False).ok is False
+    assert fits(large_hole, 200 * KIB, device_free_bytes=2 * MIB, expandable=False).way == NEW_SEGMENT
+
+
+def states(alloc_conf: str) -> Iterator[Allocator]:
+    """Yield a simulated allocator at many moments of random programs, each as a copy to try things on."""
+    for seed in range(4):
+        simulation = Simulation(parse_alloc_conf(alloc_conf), streams=[0, 5, 6])
+        for count, (action, *arguments) in enumerate(random_program(seed, 250)):
+            getattr(simulation, action)(*arguments)
+            if count % 40 == 0:
+                yield copy.deepcopy(simulation.allocator)
+
+
+def succeeds(allocator: Allocator, size_bytes: int) -> bool:
+    try:
+        copy.deepcopy(allocator).malloc(size_bytes)
+    except OutOfMemory:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("alloc_conf", ["", "expandable_segments:True"])
+def test_figures_agree_with_what_the_allocator_counts_and_does(alloc_conf: str) -> None:
+    expandable = "expandable" in alloc_conf
+    for allocator in states(alloc_conf):
+        # GIVEN a map of the allocator's memory
+        found = from_segments(allocator.segments(), device=0)
+        free_bytes = allocator.device_free_bytes
+
+        # WHEN it is summarized
+        summary = summarize(found, device_free_bytes=free_bytes, expandable=expandable)
+
+        # THEN its figures are the allocator's own counters
+        counters = allocator.memory_stats()
+        for name in ("reserved_bytes", "allocated_bytes", "active_bytes", "requested_bytes", "inactive_split_bytes"):
+            assert getattr(summary, name) == counters[name]["all"]["current"], name
+
+        # THEN a request of the largest fit succeeds, and one a step larger (with expandable segments: a page) fails
+        assert summary.largest_fit_bytes is not None
+        assert succeeds(allocator, summary.largest_fit_bytes)
+        assert not succeeds(allocator, summary.largest_fit_bytes + (20 * MIB if expandable else 512))
+        for size in (1000, 3 * MIB, 100 * MIB, 700 * MIB, 2 * GIB):
+            answer = fits(found, size, device_free_bytes=free_bytes, expandable=expandable)
+            assert answer.ok == succeeds(allocator, size)
+
+        # THEN empty_cache() gives back what was said
+        allocator.empty_cache()
+        assert allocator.device_free_bytes - free_bytes == summary.releasable_bytes
