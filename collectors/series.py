@@ -39,6 +39,8 @@ class Series:
         self.map_received_us = 0
         self.map_kept_us = 0
         self.boundary: array.array[int] | None = None
+        # Their sum when the driver's free bytes last changed; it stays the same while only this job allocates.
+        self._free_and_reserved_bytes: int | None = None
         self._samples: list[list[float]] = []
 
     def add_counters(
@@ -48,7 +50,8 @@ class Series:
         if not self.newest_us < time_us <= now_us + FUTURE_US:
             return False
         self.newest_us = time_us
-        self.counters = read_counters(found)
+        before, self.counters = self.counters, read_counters(found)
+        self._pair_free_and_reserved(before.get("device_free_bytes"))
         values: dict[str, int | float | str | None] = dict(self.counters)
         held_us = max(HELD_LEAST_US, HELD_INTERVALS * map_interval_us)
         if self.map_time_us is not None and now_us - self.map_received_us <= held_us:
@@ -63,13 +66,30 @@ class Series:
         check_map(frame)
         # The version is the collector's to give, whatever the agent wrote.
         found = from_frame(frame._replace(header={**frame.header, "version": 0}))
-        self.figures = summarize(
-            found, device_free_bytes=self.counters.get("device_free_bytes"), expandable=expandable
-        ).as_dict()
+        free_bytes = self._free_at(int(found.segment_total_bytes.sum()))
+        self.figures = summarize(found, device_free_bytes=free_bytes, expandable=expandable).as_dict()
+        if free_bytes != self.counters.get("device_free_bytes"):
+            self.figures["largest_fit_is_estimate"] = True
         self.map, self.map_time_us, self.map_received_us = frame, found.time_unix_us, now_us
         if frame.header.get("at") == "step_end":
             active = found.block_address[found.block_state != INACTIVE]
             self.boundary = array.array("Q", active.astype("=u8").tobytes())
+
+    def _pair_free_and_reserved(self, free_before_bytes: int | None) -> None:
+        free_bytes, reserved_bytes = self.counters["device_free_bytes"], self.counters["reserved_bytes"]
+        if free_bytes is None or reserved_bytes is None:
+            self._free_and_reserved_bytes = None
+        elif free_bytes != free_before_bytes or self._free_and_reserved_bytes is None:
+            self._free_and_reserved_bytes = free_bytes + reserved_bytes
+
+    def _free_at(self, reserved_bytes: int) -> int | None:
+        """Return what the driver had free when this job had ``reserved_bytes``, or None where that was never told.
+
+        Agents ask the driver once a second only, and a map may be of another moment: what one of the two gained, the other lost.
+        """
+        if self._free_and_reserved_bytes is None:
+            return None
+        return max(0, self._free_and_reserved_bytes - reserved_bytes)
 
     def map_frame(self, header: dict[str, Any]) -> bytes:
         """Return the newest map as a frame with the fields of ``header``, its version and the boundary added."""

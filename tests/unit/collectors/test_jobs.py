@@ -155,6 +155,26 @@ def test_samples_are_kept_with_what_maps_and_nvml_tell() -> None:
     assert office.jobs.jobs[job_id].ranks[0].series[0].counters["num_ooms"] == 0
 
 
+def test_the_largest_fit_takes_the_free_bytes_of_the_maps_own_moment() -> None:
+    # GIVEN counters whose free bytes were asked for when the job had 300 MiB, and a map of when it had 4 MiB
+    office = Office()
+    job_id = office.agent(1)
+    office.say(1, counters(START_US, reserved_bytes=300 * MIB, device_free_bytes=100 * MIB))
+    office.say(1, counters(START_US + 1, reserved_bytes=200 * MIB, device_free_bytes=100 * MIB))
+
+    office.say(1, map_frame(START_US + 2, blocks=4))
+
+    # THEN what the job gave back counts as free, and the figure is called an estimate
+    figures = office.jobs.jobs[job_id].ranks[0].series[0].figures
+    assert (figures["largest_fit_bytes"], figures["largest_fit_is_estimate"]) == (396 * MIB, True)
+
+    # WHEN both are of one moment THEN it is none
+    office.say(1, counters(START_US + 3, reserved_bytes=4 * MIB, device_free_bytes=90 * MIB))
+    office.say(1, map_frame(START_US + 4, blocks=4))
+    figures = office.jobs.jobs[job_id].ranks[0].series[0].figures
+    assert (figures["largest_fit_bytes"], figures["largest_fit_is_estimate"]) == (90 * MIB, False)
+
+
 def test_a_figure_of_an_old_map_is_unknown_again() -> None:
     office = Office()
     office.agent(1)
