@@ -66,7 +66,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a host name, besides localhost and this machine's, by which a proxy or a browser may ask",
+        help="another host name by which a browser asks; a proxy in front must pass the Host header on",
     )
     parser.add_argument("--no-collector", action="store_true", help="do not start a collector where none runs")
     _add_folders(parser)
