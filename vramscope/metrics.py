@@ -15,6 +15,7 @@ from vramscope.allocator.rounding import (
     SMALL_LIMIT_BYTES,
     SMALL_SEGMENT_BYTES,
     round_size,
+    round_up,
     segment_size,
 )
 from vramscope.columns import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE, DeviceMap
@@ -254,18 +255,22 @@ def _way(supply: _Supply, block_bytes: int) -> str | None:
     if block_bytes <= (supply.small_block_bytes if is_small else supply.large_block_bytes):
         return CACHED_BLOCK
     driver_bytes = supply.device_free_bytes or 0
-    needed = segment_size(block_bytes)
     if supply.expandable:
-        page = SMALL_SEGMENT_BYTES if is_small else LARGE_SEGMENT_BYTES
-        needed = -(-block_bytes // page) * page
-        if not is_small:
-            places = np.flatnonzero(supply.room_bytes >= block_bytes)
-            tail = int(supply.tail_bytes[places[0]]) if len(places) else 0
-            if -(-(block_bytes - tail) // page) * page <= driver_bytes:
-                return MORE_OF_EXPANDABLE
-    if needed <= driver_bytes:
-        return MORE_OF_EXPANDABLE if supply.expandable else NEW_SEGMENT
-    return AFTER_RELEASE if needed <= driver_bytes + supply.releasable_bytes else None
+        page_bytes = SMALL_SEGMENT_BYTES if is_small else LARGE_SEGMENT_BYTES
+        if round_up(block_bytes - _tail_bytes(supply, block_bytes), page_bytes) <= driver_bytes:
+            return MORE_OF_EXPANDABLE
+        needed_bytes = round_up(block_bytes, page_bytes)
+    else:
+        needed_bytes = segment_size(block_bytes)
+        if needed_bytes <= driver_bytes:
+            return NEW_SEGMENT
+    return AFTER_RELEASE if needed_bytes <= driver_bytes + supply.releasable_bytes else None
+
+
+def _tail_bytes(supply: _Supply, block_bytes: int) -> int:
+    """Return what is free already at the first place with room for the request; 0 for a new or a small segment."""
+    places = np.flatnonzero(supply.room_bytes >= block_bytes)
+    return int(supply.tail_bytes[places[0]]) if len(places) and block_bytes > SMALL_LIMIT_BYTES else 0
 
 
 def _largest_fit(supply: _Supply) -> tuple[int, str | None]:

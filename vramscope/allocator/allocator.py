@@ -17,6 +17,8 @@ from vramscope.allocator.snapshot import segment_dicts, snapshot_dict
 from vramscope.allocator.state import PrivatePool, State, TraceEntry
 from vramscope.allocator.validation import validate
 
+_DEFAULTS = Settings()
+
 
 def _unix_us() -> int:
     return time.time_ns() // 1000
@@ -33,7 +35,7 @@ class Allocator:
     def __init__(
         self,
         capacity_bytes: int,
-        settings: Settings = Settings(),  # noqa: B008  (frozen)
+        settings: Settings = _DEFAULTS,
         *,
         device: int = 0,
         other_bytes: int = 0,

@@ -52,6 +52,7 @@ def out_of_memory(
 
 
 def _text(state: State, tried_bytes: int) -> str:
+    """Return PyTorch's message, less the other processes that it names where NVML tells of them."""
     driver, limit_bytes = state.driver, state.limit_bytes
     allocated_bytes = state.statistics.allocated_bytes.all.current
     halves = [half for private in state.private_pools.values() for half in (private.small, private.large)]

@@ -16,8 +16,9 @@ from vramscope.units import MIB, format_bytes
 class Settings:
     """The options of torch 2.14's native allocator that decide where memory goes, with its defaults.
 
-    ``max_split_size_bytes`` None is no limit; ``max_non_split_rounding_bytes`` None is the large segment size; ``order`` names
-    the first release whose order of free blocks is used ("2.11" stands for all before 2.12). ``text`` is what was parsed.
+    ``max_split_size_bytes`` None is no limit; ``max_non_split_rounding_bytes`` None is the large segment size. ``order`` names the
+    first release whose order of free blocks is used ("2.11" stands for all before 2.12); nothing else of older releases is
+    simulated, and only "2.13" was compared with the real allocator. ``text`` is what was parsed.
     """
 
     expandable_segments: bool = False
