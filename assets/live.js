@@ -1,11 +1,11 @@
 /**
- * Live: what this tab shows and how it keeps up. One pulse asks for the map five times a second ("is there a newer one?"), slower
+ * Live: what this tab shows and how it keeps up. One pulse asks for the map four times a second ("is there a newer one?"), slower
  * while the tab is hidden or the server does not answer. Each tab has a state of its own; nothing here is shared between two.
  * The functions under window.dash_clientside.vramscope are the browser's half of dashboard/callbacks/browser.py.
  */
 (() => {
   const vramscope = (window.vramscope = window.vramscope || {});
-  const PULSE_MS = 200;
+  const PULSE_MS = 250;
   const HIDDEN_MS = 5000;
   const MOST_BACKOFF_MS = 5000;
   const RATE_OVER_MS = 5000;

@@ -226,7 +226,7 @@
   function style() {
     const coarse = window.matchMedia("(pointer: coarse)").matches;
     const small = element("map").clientWidth < 640;
-    const margin = small ? { l: 66, r: 58 } : { l: 148, r: 76 };
+    const margin = small ? { l: 66, r: 72 } : { l: 148, r: 76 };
     window.Plotly.relayout(plotted, {
       dragmode: coarse ? false : "pan",
       "font.color": vramscope.theme.colour("--muted"),

@@ -8,14 +8,21 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 
-def buttons(name: str, options: Sequence[tuple[str, str]], value: str, label: str) -> Component:
-    """Return a row of joined buttons of which one is chosen: radio buttons, so arrow keys and readers know them."""
+def buttons(
+    name: str, options: Sequence[tuple[str, str]], value: str, label: str, *, remembered: bool = False
+) -> Component:
+    """Return a row of joined buttons of which one is chosen: radio buttons, so arrow keys and readers know them.
+
+    ``remembered`` keeps the choice in the browser, for the next visit.
+    """
     return html.Div(
         dcc.RadioItems(
             id=name,
             options=[{"value": key, "label": text} for key, text in options],
             value=value,
             inline=True,
+            persistence=remembered,
+            persistence_type="local",
             className="joined",
         ),
         role="group",
