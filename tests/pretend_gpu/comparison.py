@@ -6,11 +6,27 @@ from itertools import compress
 from typing import Any
 
 from tests.pretend_gpu.processes import Api, Job, wait_for
-from vramscope.records import COUNTERS
 
 # The agent asks the driver for its free memory once a second, so counters are compared when they are this much younger.
 SETTLED_US = 1_500_000
 NAMED = ("parameter", "gradient", "optimizer state")
+# Our names and torch.cuda.memory_stats's, spelled out, so that a wrong place in the agent's own table is noticed.
+COUNTERS = {
+    "reserved_bytes": "reserved_bytes.all.current",
+    "reserved_peak_bytes": "reserved_bytes.all.peak",
+    "allocated_bytes": "allocated_bytes.all.current",
+    "allocated_peak_bytes": "allocated_bytes.all.peak",
+    "active_bytes": "active_bytes.all.current",
+    "active_peak_bytes": "active_bytes.all.peak",
+    "requested_bytes": "requested_bytes.all.current",
+    "inactive_split_bytes": "inactive_split_bytes.all.current",
+    "segments": "segment.all.current",
+    "active_blocks": "active.all.current",
+    "inactive_split_blocks": "inactive_split.all.current",
+    "allocations": "allocation.all.allocated",
+    "num_alloc_retries": "num_alloc_retries",
+    "num_ooms": "num_ooms",
+}
 HISTORY_OF_COUNTERS = ("reserved_bytes", "allocated_bytes", "active_bytes", "requested_bytes", "inactive_split_bytes")
 
 
@@ -53,7 +69,7 @@ def check_device(api: Api, job: Job, device: int) -> None:
 
 def check_counters(stats: dict[str, Any], job: Job, device: int) -> None:
     truth = job.truth["devices"][str(device)]
-    expected = {name: truth["stats"][".".join(place)] for name, place in COUNTERS.items() if place}
+    expected = {name: truth["stats"][key] for name, key in COUNTERS.items()}
     expected |= {"device_free_bytes": truth["free_bytes"], "device_total_bytes": truth["total_bytes"]}
     assert {name: stats[name] for name in expected} == expected
 

@@ -14,6 +14,8 @@ import pytest
 from vramscope.pretend_gpu.build import STAMP
 from vramscope.pretend_gpu.environment import GIB, environment
 
+pytest.register_assert_rewrite("tests.pretend_gpu.comparison", "tests.pretend_gpu.processes")
+
 CHECKOUT = Path(__file__).parents[2]
 
 

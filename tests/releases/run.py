@@ -93,7 +93,7 @@ def run_check(python: Path, folder: Path) -> tuple[bool, str]:
     if done.returncode:
         print(done.stdout, done.stderr, sep="\n", flush=True)
     lines = (done.stdout.strip() or done.stderr.strip() or f"exit code {done.returncode} and no word").splitlines()
-    return done.returncode == 0, lines[-1]
+    return done.returncode == 0, lines[-1].removeprefix("OK ")
 
 
 if __name__ == "__main__":
