@@ -158,7 +158,7 @@ class Calls:
         if method == "status":
             return [_reply(waiter, self._status())]
         if method == "jobs":
-            return [_reply(waiter, {"jobs": [to_json(job.record()) for job in self._jobs.jobs.values()]})]
+            return [_reply(waiter, {"jobs": [to_json(job.record()) for job in self._jobs.by_id.values()]})]
         if method == "readings":
             return [_reply(waiter, {"readings": [to_json(found) for found in self._jobs.readings.values()]})]
         if method == "dumps":
@@ -199,7 +199,7 @@ class Calls:
         return self._ask(waiter, rank, "map", key, {"device": key.device}, now_us, MAP_WAIT_US)
 
     def _ask_dump(self, waiter: Waiter, params: dict[str, Any], now_us: int) -> list[Instruction]:
-        job, number = self._jobs.jobs.get(text(params.get("job_id"))), params.get("rank")
+        job, number = self._jobs.by_id.get(text(params.get("job_id"))), params.get("rank")
         if job is None:
             raise VramscopeError(f"no job {text(params.get('job_id'))} is known")
         rank = job.ranks.get(min(job.ranks) if number is None else _number(number))
@@ -246,7 +246,7 @@ class Calls:
         file_bytes = self._dump_bytes(subject.path)
         found = DumpInfo(subject.path.stem, subject.job_id, subject.rank, now_us, str(subject.path), file_bytes)
         self.dumps[found.id] = found
-        self._jobs.keep_dump(found)
+        self._jobs.ledger.dump(found)
         return to_json(found)
 
     def _list_dumps(self, job_id: Any) -> list[dict[str, Any]]:

@@ -20,16 +20,18 @@ from collectors.announce import (
 )
 from collectors.changes import Changes, SeriesKey
 from collectors.encoding import to_json
-from collectors.ranks import Job, Rank, reserved_by_others
+from collectors.ledger import Ledger
+from collectors.ranks import Job, Rank, reserved_by_uuid
 from collectors.series import Series
 from vramscope.agent.wire import Frame
 from vramscope.errors import WireError
-from vramscope.records import DeviceReading, DeviceStats, DumpInfo, JobInfo, Mark, RankInfo
+from vramscope.records import DeviceReading, DeviceStats, JobInfo, Mark
 
 # An agent that lost its connection is back within this, if it lives.
 GRACE_US = 3_000_000
 GAP_US = 3_000_000
-LASTING_STEP_US = 60_000_000
+# How often it is looked whether processes still live whose agents are away.
+LOOK_US = 1_000_000
 # A kept map shows an ended job after a restart; a crash of the collector costs at most this much of its freshness.
 KEEP_MAP_US = 30_000_000
 # The maps of earlier jobs that ended are left to the store.
@@ -48,8 +50,11 @@ class Jobs:
     def __init__(self, *, process_start: Callable[[int], int | None]) -> None:
         self._process_start = process_start
         self._by_connection: dict[int, tuple[Job, Rank]] = {}
-        self._changes = Changes()
-        self.jobs: dict[str, Job] = {}
+        # Ranks whose agents are away, though nobody knows yet that they ended.
+        self._away: list[tuple[Job, Rank]] = []
+        self._looked_us = 0
+        self.by_id: dict[str, Job] = {}
+        self.ledger = Ledger()
         self.readings: Mapping[str, DeviceReading] = {}
         self.dropped_samples = 0
 
@@ -61,20 +66,20 @@ class Jobs:
         job = self._job(found)
         before = job.ranks.get(found.info.rank)
         rank = Rank(found.info, peer_pid, self._process_start(peer_pid), connection)
-        resumed = before is not None and _same_process(before, found.info)
         if before is not None:
             if before.connection is not None:
                 self._by_connection.pop(before.connection, None)
-            rank.series, rank.agent, rank.lasting_step_us = before.series, before.agent, before.lasting_step_us
+            self._away = [away for away in self._away if away[1] is not before]
+            rank.continue_from(before)
         job.ranks[found.info.rank] = rank
         self._by_connection[connection] = (job, rank)
-        self._note_devices(job, rank)
-        if resumed:
+        rank.note_devices()
+        if before is not None and rank.same_process(before.info):
             self._mark_gap(job, rank, now_us)
         else:
-            self._mark(job, Mark(now_us, found.info.rank, "start", f"rank {found.info.rank} attached"))
-        self._changes.jobs[job.id] = (*job.key, job.simulated)
-        self._rank_changed(job, rank)
+            self.ledger.mark(job, rank, Mark(now_us, found.info.rank, "start", f"rank {found.info.rank} attached"))
+        self.ledger.job(job)
+        self.ledger.rank(job, rank)
 
     def handle(self, connection: int, frame: Frame, now_us: int) -> SeriesKey | None:
         """Take one of an agent's later frames; returns the series where it was a map. Raises WireError as ``hello`` does.
@@ -95,8 +100,8 @@ class Jobs:
             rank.info = replace(
                 rank.info, notes=read_notes(header.get("notes")), devices=read_devices(header.get("devices"))
             )
-            self._note_devices(job, rank)
-            self._rank_changed(job, rank)
+            rank.note_devices()
+            self.ledger.rank(job, rank)
         elif frame.kind == "bye":
             self._end(job, rank, now_us, text(header.get("reason", "exited")))
         return None
@@ -108,34 +113,42 @@ class Jobs:
         job, rank = self._by_connection.pop(connection)
         rank.connection = None
         rank.disconnected_us = now_us
+        if not rank.ended:
+            self._away.append((job, rank))
         for device in rank.series:
-            self._keep_map(job, rank, device)
+            self.ledger.map(job, rank, device)
 
     def tick(self, now_us: int) -> None:
-        """Find out what became of processes whose agents are away."""
-        for job in self.jobs.values():
-            for rank in job.ranks.values():
-                away_us = rank.disconnected_us
-                if rank.ended or away_us is None or now_us - away_us < GRACE_US:
-                    continue
-                if not self._lives(rank):
-                    self._end(job, rank, away_us, LOST if rank.seen_by_us else ENDED_UNSEEN)
-                elif RETRYING not in rank.info.notes:
-                    rank.info = replace(rank.info, notes=(*rank.info.notes, RETRYING))
-                    self._rank_changed(job, rank)
-        self._free_maps()
+        """Find out, once a second, what became of processes whose agents are away."""
+        if now_us - self._looked_us < LOOK_US:
+            return
+        self._looked_us = now_us
+        for job, rank in self._away:
+            away_us = rank.disconnected_us
+            if away_us is None or now_us - away_us < GRACE_US:
+                continue
+            if not self._lives(rank):
+                self._end(job, rank, away_us, LOST if rank.seen_by_us else ENDED_UNSEEN)
+            elif RETRYING not in rank.info.notes:
+                rank.info = replace(rank.info, notes=(*rank.info.notes, RETRYING))
+                self.ledger.rank(job, rank)
+        self._away = [(job, rank) for job, rank in self._away if not rank.ended]
 
     # What others ask
 
     def find(self, job_id: str, device: int, rank: int | None) -> tuple[Job, Rank, Series] | None:
         """Return one device of one rank (None: the lowest that has it), or None where it is not known."""
-        job = self.jobs.get(job_id)
+        job = self.by_id.get(job_id)
         found = job.find(device, rank) if job is not None else None
         return None if job is None or found is None else (job, *found)
 
     def stats(self, job: Job, rank: Rank, device: int) -> DeviceStats:
         """Return the newest figures of one device of one rank."""
-        series = rank.series[device]
+        return self._stats(job, rank, device, reserved_by_uuid(self.by_id.values()))
+
+    def _stats(self, job: Job, rank: Rank, device: int, reserved: Mapping[str, int]) -> DeviceStats:
+        series, uuid = rank.series[device], rank.uuid(device)
+        own_bytes = 0 if rank.ended else series.counters.get("reserved_bytes") or 0
         return DeviceStats(
             job_id=job.id,
             rank=rank.info.rank,
@@ -146,8 +159,8 @@ class Jobs:
             from_map=series.figures,
             map_time_unix_us=series.map_time_us,
             agent=rank.agent,
-            nvml=self.readings.get(rank.uuid(device) or ""),
-            reserved_by_others_bytes=reserved_by_others(self.jobs.values(), rank, device),
+            nvml=None if uuid is None else self.readings.get(uuid),
+            reserved_by_others_bytes=None if uuid is None else reserved.get(uuid, 0) - own_bytes,
             notes=rank.info.notes,
         )
 
@@ -170,34 +183,42 @@ class Jobs:
             own = {key[2]: time_us for key, time_us in newest_us.items() if key[:2] == (job.id, info.rank)}
             series = {device: Series(time_us) for device, time_us in own.items()}
             seen_us = max(own.values(), default=info.started_unix_us)
-            loaded.ranks[info.rank] = Rank(info, pid, start, disconnected_us=seen_us, seen_by_us=False, series=series)
-        self.jobs[job.id] = loaded
+            rank = Rank(info, pid, start, disconnected_us=seen_us, seen_by_us=False, series=series)
+            loaded.ranks[info.rank] = rank
+            if not rank.ended:
+                self._away.append((loaded, rank))
+        self.by_id[job.id] = loaded
 
     def take_changes(self) -> Changes:
-        """Return what the store must write, and begin anew."""
-        changes, self._changes = self._changes, Changes()
+        """Return what the store must write since the last call."""
+        changes = self.ledger.take()
+        reserved = reserved_by_uuid(self.by_id.values())
         for job, rank, device, series in self._all_series():
             samples = series.take_samples()
             key = SeriesKey(job.id, rank.info.rank, device)
             if samples is not None:
                 changes.samples[key] = samples
             if samples is not None or key in changes.maps:
-                changes.stats[key] = (series.newest_us, to_json(self.stats(job, rank, device)))
+                changes.stats[key] = (series.newest_us, to_json(self._stats(job, rank, device, reserved)))
         return changes
 
     def keep_everything(self) -> None:
         """Have all that is known written again: the store was away, or is a new one."""
-        for job in self.jobs.values():
-            self._changes.jobs[job.id] = (*job.key, job.simulated)
+        for job in self.by_id.values():
+            self.ledger.job(job)
             for rank in job.ranks.values():
-                self._rank_changed(job, rank)
-                for device in rank.series:
-                    self._keep_map(job, rank, device)
+                self.ledger.rank(job, rank)
+        self.keep_maps()
+
+    def keep_maps(self) -> None:
+        """Have every newest map written."""
+        for job, rank, device, _series in self._all_series():
+            self.ledger.map(job, rank, device)
 
     def forget(self, job_ids: Iterable[str]) -> None:
         """Drop jobs that the store no longer keeps."""
         for job_id in job_ids:
-            self.jobs.pop(job_id, None)
+            self.by_id.pop(job_id, None)
 
     # Inside
 
@@ -206,12 +227,12 @@ class Jobs:
         attempt = 1
         while True:
             job_id = found.key.job_id(attempt)
-            job = self.jobs.get(job_id)
+            job = self.by_id.get(job_id)
             if job is None:
-                self.jobs[job_id] = Job(job_id, found.key, found.simulated)
-                return self.jobs[job_id]
+                self.by_id[job_id] = Job(job_id, found.key, found.simulated)
+                return self.by_id[job_id]
             rank = job.ranks.get(found.info.rank)
-            if rank is None or rank.ended or _same_process(rank, found.info) or not self._lives(rank):
+            if rank is None or rank.ended or rank.same_process(found.info) or not self._lives(rank):
                 return job
             attempt += 1
 
@@ -219,7 +240,7 @@ class Jobs:
         return rank.peer_start is not None and self._process_start(rank.peer_pid) == rank.peer_start
 
     def _all_series(self) -> Iterator[tuple[Job, Rank, int, Series]]:
-        for job in self.jobs.values():
+        for job in self.by_id.values():
             for rank in job.ranks.values():
                 for device, series in rank.series.items():
                     yield job, rank, device, series
@@ -237,7 +258,8 @@ class Jobs:
             if series is None:
                 continue
             map_interval_us = int(rank.agent.get("map_interval_us", 0))
-            reading = self.readings.get(rank.uuid(device) or "")
+            uuid = rank.uuid(device)
+            reading = None if uuid is None else self.readings.get(uuid)
             if series.add_counters(found, time_us, now_us, reading, map_interval_us):
                 series.step = whole_or_none(header.get("step"), "step")
             else:
@@ -250,7 +272,7 @@ class Jobs:
             return None
         series.add_map(frame, now_us, expandable=uses_expandable_segments(rank.info.alloc_conf.values()))
         if now_us - series.map_kept_us >= KEEP_MAP_US:
-            self._keep_map(job, rank, device)
+            self.ledger.map(job, rank, device)
             series.map_kept_us = now_us
         return SeriesKey(job.id, rank.info.rank, device)
 
@@ -260,20 +282,13 @@ class Jobs:
             return
         time_us = min(whole(header.get("time_unix_us"), "time_unix_us"), now_us)
         device = whole_or_none(header.get("device"), "device")
-        self._mark(job, Mark(time_us, rank.info.rank, kind, text(header.get("label", "")), device))
-
-    def _mark(self, job: Job, mark: Mark) -> None:
-        rank = job.ranks[mark.rank]
-        lasting = mark.kind != "step" or mark.time_unix_us - rank.lasting_step_us >= LASTING_STEP_US
-        if mark.kind == "step" and lasting:
-            rank.lasting_step_us = mark.time_unix_us
-        self._changes.marks.append((job.id, mark, lasting))
+        self.ledger.mark(job, rank, Mark(time_us, rank.info.rank, kind, text(header.get("label", "")), device))
 
     def _mark_gap(self, job: Job, rank: Rank, now_us: int) -> None:
         newest_us = max((series.newest_us for series in rank.series.values()), default=0)
         if newest_us and now_us - newest_us >= GAP_US:
             label = f"no figures for {(now_us - newest_us) / 1e6:.0f} s"
-            self._mark(job, Mark(now_us, rank.info.rank, "gap", label))
+            self.ledger.mark(job, rank, Mark(now_us, rank.info.rank, "gap", label))
 
     def _end(self, job: Job, rank: Rank, ended_us: int, reason: str) -> None:
         rank.info = replace(
@@ -282,39 +297,13 @@ class Jobs:
             end_reason=reason,
             notes=tuple(note for note in rank.info.notes if note != RETRYING),
         )
-        self._mark(job, Mark(ended_us, rank.info.rank, "end", f"rank {rank.info.rank}: {reason}"))
-        self._rank_changed(job, rank)
-
-    def _note_devices(self, job: Job, rank: Rank) -> None:
-        for device in rank.info.devices:
-            rank.series.setdefault(device.device, Series())
-
-    def _rank_changed(self, job: Job, rank: Rank) -> None:
-        row = (to_json(rank.info), rank.info.ended_unix_us, rank.peer_pid, rank.peer_start)
-        self._changes.ranks[job.id, rank.info.rank] = row
-
-    def _keep_map(self, job: Job, rank: Rank, device: int) -> None:
-        series = rank.series[device]
-        if series.map is not None and series.map_time_us is not None:
-            key = SeriesKey(job.id, rank.info.rank, device)
-            self._changes.maps[key] = (series.map_time_us, series.map_frame({"kind": "map"}))
-
-    def keep_dump(self, dump: DumpInfo) -> None:
-        """Have a snapshot that a job wrote kept in the list."""
-        self._changes.dumps.append(dump)
-
-    def keep_maps(self) -> None:
-        """Have every newest map written: the collector stops."""
-        for job, rank, device, _series in self._all_series():
-            self._keep_map(job, rank, device)
+        self.ledger.mark(job, rank, Mark(ended_us, rank.info.rank, "end", f"rank {rank.info.rank}: {reason}"))
+        self.ledger.rank(job, rank)
+        self._free_maps()
 
     def _free_maps(self) -> None:
-        ended = [(ended_us, job) for job in self.jobs.values() if (ended_us := job.ended_us()) is not None]
+        ended = [(ended_us, job) for job in self.by_id.values() if (ended_us := job.ended_us()) is not None]
         for _ended_us, job in sorted(ended, key=lambda one: one[0])[:-ENDED_MAPS_IN_MEMORY]:
             for rank in job.ranks.values():
                 for series in rank.series.values():
                     series.forget_map()
-
-
-def _same_process(rank: Rank, info: RankInfo) -> bool:
-    return (rank.info.pid, rank.info.started_unix_us) == (info.pid, info.started_unix_us)

@@ -59,7 +59,7 @@ class Network:
             write.close()
 
     def serve(self, wait_s: float) -> None:
-        """Do what sockets are ready for within ``wait_s``, and what time brings about."""
+        """Do what sockets are ready for within ``wait_s``."""
         if not self._accepting:
             self._selector.register(self._listener, selectors.EVENT_READ, 0)
             self._accepting = True
@@ -68,6 +68,9 @@ class Network:
                 self._accept()
             elif key.data in self._connections:
                 self._ready(key.data, events)
+
+    def tick(self) -> None:
+        """Do what time alone brings about."""
         self._carry_out(self._desk.tick(now_us()))
 
     def refusals(self, moment_us: int) -> list[str]:

@@ -28,6 +28,23 @@ class Rank:
     def ended(self) -> bool:
         return self.info.ended_unix_us is not None
 
+    def same_process(self, info: RankInfo) -> bool:
+        """Return whether ``info`` was announced by the process of this rank."""
+        return (self.info.pid, self.info.started_unix_us) == (info.pid, info.started_unix_us)
+
+    def continue_from(self, before: Rank) -> None:
+        """Go on with the history of the same rank; with its figures and maps only if they are of the same process."""
+        self.lasting_step_us = before.lasting_step_us
+        if self.same_process(before.info):
+            self.series, self.agent = before.series, before.agent
+        else:
+            self.series = {device: Series(series.newest_us) for device, series in before.series.items()}
+
+    def note_devices(self) -> None:
+        """Have a series for each device that was announced."""
+        for device in self.info.devices:
+            self.series.setdefault(device.device, Series())
+
     def uuid(self, device: int) -> str | None:
         """Return the GPU's UUID in the form that readings are kept by, or None where it cannot be told."""
         found = next((one.uuid for one in self.info.devices if one.device == device), None)
@@ -61,16 +78,13 @@ class Job:
         return None
 
 
-def reserved_by_others(jobs: Iterable[Job], own: Rank, device: int) -> int | None:
-    """Return what other ranks that run on the same GPU have reserved; None where the GPU cannot be told."""
-    uuid = own.uuid(device)
-    if uuid is None:
-        return None
-    return sum(
-        series.counters.get("reserved_bytes") or 0
-        for job in jobs
-        for rank in job.ranks.values()
-        if rank is not own and not rank.ended
-        for number, series in rank.series.items()
-        if rank.uuid(number) == uuid
-    )
+def reserved_by_uuid(jobs: Iterable[Job]) -> dict[str, int]:
+    """Return what all ranks that run have reserved on each GPU, by its UUID."""
+    found: dict[str, int] = {}
+    for job in jobs:
+        for rank in job.ranks.values():
+            for device, series in rank.series.items() if not rank.ended else ():
+                uuid = rank.uuid(device)
+                if uuid is not None:
+                    found[uuid] = found.get(uuid, 0) + (series.counters.get("reserved_bytes") or 0)
+    return found

@@ -87,10 +87,13 @@ class Collector:
         self._stopping = True
 
     def _loop(self) -> None:
-        flush_at_s = time.monotonic() + FLUSH_S
+        tick_at_s = flush_at_s = time.monotonic()
         while not self._stopping:
-            wait_s = max(0.0, flush_at_s - time.monotonic())
-            self._network.serve(min(wait_s, WAITING_TICK_S) if self._calls.waiting else wait_s)
+            wake_at_s = min(flush_at_s, tick_at_s) if self._calls.waiting else flush_at_s
+            self._network.serve(max(0.0, wake_at_s - time.monotonic()))
+            if time.monotonic() >= tick_at_s:
+                self._network.tick()
+                tick_at_s = time.monotonic() + WAITING_TICK_S
             if time.monotonic() >= flush_at_s:
                 self._flush()
                 flush_at_s = time.monotonic() + FLUSH_S

@@ -40,7 +40,7 @@ class Office:
         self.say(connection, hello(rank, pid=pid, **fields))
         assert self.sent[connection][-1].kind == "welcome", self.sent[connection][-1].header
         (job_id,) = [
-            job.id for job in self.jobs.jobs.values() for r in job.ranks.values() if r.connection == connection
+            job.id for job in self.jobs.by_id.values() for r in job.ranks.values() if r.connection == connection
         ]
         return job_id
 

@@ -135,7 +135,7 @@ def test_jobs_and_stats_read_back_as_they_were(office: Office) -> None:
     office.call(VIEWER, "stats", 2, job_id=job_id, device=0, rank=None)
 
     jobs, stats = (reply["result"] for reply in office.replies(VIEWER))
-    assert [job_from_json(job) for job in jobs["jobs"]] == [office.jobs.jobs[job_id].record()]
+    assert [job_from_json(job) for job in jobs["jobs"]] == [office.jobs.by_id[job_id].record()]
     found = stats_from_json(stats)
     assert (found.step, found.counters["active_bytes"], found.counters["segments"]) == (7, 5 * MIB, None)
     assert found.from_map["largest_free_block_bytes"] == MIB

@@ -23,7 +23,7 @@ def test_ranks_that_announce_the_same_run_are_one_job() -> None:
     assert len(set(ids)) == 1
     assert ids[0].isalnum()
     assert other != ids[0]
-    assert [rank.rank for rank in office.jobs.jobs[ids[0]].record().ranks] == [0, 1, 2, 3]
+    assert [rank.rank for rank in office.jobs.by_id[ids[0]].record().ranks] == [0, 1, 2, 3]
 
 
 def test_two_live_processes_that_claim_the_same_rank_are_two_jobs() -> None:
@@ -39,6 +39,8 @@ def test_a_rank_that_was_started_anew_is_the_same_job() -> None:
     # GIVEN a rank whose process has gone, as torchelastic restarts them
     office = Office()
     first = office.agent(1, pid=10)
+    office.say(1, counters(START_US))
+    office.say(1, map_frame(START_US))
     office.hang_up(1)
     del office.processes[10]
 
@@ -49,6 +51,9 @@ def test_a_rank_that_was_started_anew_is_the_same_job() -> None:
     assert second == first
     kinds = [mark.kind for _job, mark, _lasting in office.jobs.take_changes().marks]
     assert kinds == ["start", "start"]
+    # AND the figures and the map of the process that has gone are not shown as the new one's
+    series = office.jobs.by_id[first].ranks[0].series[0]
+    assert (series.counters, series.map, series.newest_us) == ({}, None, START_US)
 
 
 def test_an_agent_that_says_bye_has_ended() -> None:
@@ -59,7 +64,7 @@ def test_an_agent_that_says_bye_has_ended() -> None:
     office.hang_up(1)
     office.wait(60)
 
-    (rank,) = office.jobs.jobs[job_id].record().ranks
+    (rank,) = office.jobs.by_id[job_id].record().ranks
     assert (rank.end_reason, rank.ended_unix_us) == ("exited", START_US)
 
 
@@ -72,11 +77,11 @@ def test_an_agent_that_vanishes_with_its_process_is_lost_after_the_grace() -> No
 
     # WHEN the grace has not passed THEN nothing is said yet
     office.wait(2)
-    assert office.jobs.jobs[job_id].record().ranks[0].ended_unix_us is None
+    assert office.jobs.by_id[job_id].record().ranks[0].ended_unix_us is None
 
     # WHEN it has THEN the rank ended when its connection did
     office.wait(2)
-    (rank,) = office.jobs.jobs[job_id].record().ranks
+    (rank,) = office.jobs.by_id[job_id].record().ranks
     assert (rank.end_reason, rank.ended_unix_us) == (LOST, START_US)
 
 
@@ -90,11 +95,11 @@ def test_an_agent_that_vanishes_while_its_process_lives_is_retrying_and_comes_ba
     # WHEN the grace has passed THEN a note says so, once
     for _ in range(3):
         office.wait(4)
-    assert office.jobs.jobs[job_id].record().ranks[0].notes == (RETRYING,)
+    assert office.jobs.by_id[job_id].record().ranks[0].notes == (RETRYING,)
 
     # WHEN it is back THEN the note is gone, the series goes on, and the gap is marked
     assert office.agent(2, pid=10) == job_id
-    (rank,) = office.jobs.jobs[job_id].record().ranks
+    (rank,) = office.jobs.by_id[job_id].record().ranks
     assert (rank.notes, rank.ended_unix_us) == ((), None)
     kinds = [mark.kind for _job, mark, _lasting in office.jobs.take_changes().marks]
     assert kinds == ["start", "gap"]
@@ -108,7 +113,7 @@ def test_a_pid_that_was_given_to_another_process_does_not_keep_a_job_alive() -> 
     office.processes[10] = 99
     office.wait(4)
 
-    assert office.jobs.jobs[job_id].record().ended
+    assert office.jobs.by_id[job_id].record().ended
 
 
 def test_after_a_restart_jobs_whose_process_has_gone_are_ended_when_they_were_last_seen() -> None:
@@ -119,7 +124,7 @@ def test_after_a_restart_jobs_whose_process_has_gone_are_ended_when_they_were_la
         before.say(connection, counters(START_US + 5))
     office = Office()
     office.processes[11] = 7
-    for job in before.jobs.jobs.values():
+    for job in before.jobs.by_id.values():
         office.jobs.load(
             job.record(), job.key.run_id, {(gone, 0): (10, 7), (alive, 0): (11, 7)}, {(job.id, 0, 0): START_US + 5}
         )
@@ -128,7 +133,7 @@ def test_after_a_restart_jobs_whose_process_has_gone_are_ended_when_they_were_la
     office.wait(60)
 
     # THEN one has ended, the other waits for its agent
-    (lost,), (kept,) = (office.jobs.jobs[job_id].record().ranks for job_id in (gone, alive))
+    (lost,), (kept,) = (office.jobs.by_id[job_id].record().ranks for job_id in (gone, alive))
     assert (lost.ended_unix_us, lost.end_reason) == (START_US + 5, ENDED_UNSEEN)
     assert (kept.ended_unix_us, kept.notes) == (None, (RETRYING,))
 
@@ -152,7 +157,7 @@ def test_samples_are_kept_with_what_maps_and_nvml_tell() -> None:
     assert math.isnan(by_name["largest_free_block_bytes"][0])
     assert by_name["largest_free_block_bytes"][1] == MIB
     assert all(math.isnan(value) for value in by_name["nvml_used_bytes"])
-    assert office.jobs.jobs[job_id].ranks[0].series[0].counters["num_ooms"] == 0
+    assert office.jobs.by_id[job_id].ranks[0].series[0].counters["num_ooms"] == 0
 
 
 def test_the_largest_fit_takes_the_free_bytes_of_the_maps_own_moment() -> None:
@@ -165,13 +170,13 @@ def test_the_largest_fit_takes_the_free_bytes_of_the_maps_own_moment() -> None:
     office.say(1, map_frame(START_US + 2, blocks=4))
 
     # THEN what the job gave back counts as free, and the figure is called an estimate
-    figures = office.jobs.jobs[job_id].ranks[0].series[0].figures
+    figures = office.jobs.by_id[job_id].ranks[0].series[0].figures
     assert (figures["largest_fit_bytes"], figures["largest_fit_is_estimate"]) == (396 * MIB, True)
 
     # WHEN both are of one moment THEN it is none
     office.say(1, counters(START_US + 3, reserved_bytes=4 * MIB, device_free_bytes=90 * MIB))
     office.say(1, map_frame(START_US + 4, blocks=4))
-    figures = office.jobs.jobs[job_id].ranks[0].series[0].figures
+    figures = office.jobs.by_id[job_id].ranks[0].series[0].figures
     assert (figures["largest_fit_bytes"], figures["largest_fit_is_estimate"]) == (90 * MIB, False)
 
 
@@ -208,7 +213,7 @@ def test_what_other_ranks_reserved_on_the_same_gpu_is_told_apart() -> None:
         office.say(number, counters(START_US + 1, reserved_bytes=1 << number))
 
     # WHEN each is asked for
-    found = [office.jobs.stats(job, job.ranks[0], 0).reserved_by_others_bytes for job in office.jobs.jobs.values()]
+    found = [office.jobs.stats(job, job.ranks[0], 0).reserved_by_others_bytes for job in office.jobs.by_id.values()]
 
     # THEN each of the pair sees the other, the third nobody, and the fourth does not know
     assert found == [2, 1, 0, None]
@@ -238,7 +243,7 @@ def test_notes_replace_devices_and_lines() -> None:
 
     office.say(1, {"kind": "notes", "notes": ["its statistics are empty"], "devices": [device]})
 
-    (rank,) = office.jobs.jobs[job_id].record().ranks
+    (rank,) = office.jobs.by_id[job_id].record().ranks
     assert rank.notes == ("its statistics are empty",)
     assert [(one.device, one.backend) for one in rank.devices] == [(3, "cudaMallocAsync")]
     assert office.jobs.find(job_id, 3, None) is not None
@@ -279,7 +284,7 @@ def test_a_hello_that_cannot_be_is_refused_with_one_line(message: dict[str, obje
     assert words in office.sent[2][-1].header["message"]
     assert "\n" not in office.closed[2]
     office.say(1, counters(START_US + 1))
-    assert list(office.jobs.jobs) == [job_id]
+    assert list(office.jobs.by_id) == [job_id]
 
 
 def test_a_connection_without_a_hello_is_closed_after_the_deadline() -> None:
@@ -297,7 +302,7 @@ def test_text_from_a_job_is_one_short_line_that_can_be_stored() -> None:
     office = Office()
     job_id = office.agent(1, name="a\nb\ud800" + "x" * 1000)
 
-    name = office.jobs.jobs[job_id].key.name
+    name = office.jobs.by_id[job_id].key.name
     assert name.startswith("a b?xxx")
     assert len(name) <= 300
     assert json.dumps(name).encode()
@@ -315,5 +320,5 @@ def test_maps_of_many_ended_jobs_are_left_to_the_store() -> None:
 
     office.wait(1)
 
-    in_memory = [office.jobs.jobs[job_id].ranks[0].series[0].map is not None for job_id in ids]
+    in_memory = [office.jobs.by_id[job_id].ranks[0].series[0].map is not None for job_id in ids]
     assert in_memory == [False] * 2 + [True] * 16

@@ -280,7 +280,7 @@ def test_what_a_collector_knew_is_what_the_next_one_loads(path: Path) -> None:
     keeper.close()
 
     # THEN it knows the job, takes the agent back as the same, and drops what the series already has
-    assert later.jobs.jobs[job_id].record() == office.jobs.jobs[job_id].record()
+    assert later.jobs.by_id[job_id].record() == office.jobs.by_id[job_id].record()
     assert later.agent(2, pid=10) == job_id
     later.say(2, counters(START_US))
     assert later.jobs.dropped_samples == 1
