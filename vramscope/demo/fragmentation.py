@@ -26,7 +26,7 @@ SCORES_BYTES = POLICY.heads * POLICY.context**2 * 2
 # What a round needs beside its prompts: the policy and its optimizer, the scores and weights of one prefill, the context.
 BESIDE_PROMPTS_BYTES = 13 * GIB // 4
 # In all, the state is reached within a minute.
-PREFILL_PAUSE_S, ANSWER_PAUSE_S, RETRY_S = 0.7, 0.2, 5.0
+PREFILL_PAUSE_S, ANSWER_PAUSE_S, RETRY_S = 0.4, 0.2, 5.0
 
 
 def run(job: Job) -> None:
@@ -65,17 +65,22 @@ def roll_out(job: Job, policy: GPT, prompts: int, prefixes: dict[int, Tensor]) -
 def score_until_it_fits(job: Job, policy: GPT, number: int) -> None:
     """Score a round's answers; where memory does not suffice, say so once and try again, in the same state, for ever."""
     reported = False
-    while True:
-        try:
-            score(policy)
-        except torch.OutOfMemoryError as error:
-            if not reported:
-                job.mark(f"out of memory in round {number}: 2 GiB of logits")
-                job.say(f"out of memory in round {number}; tries again every {RETRY_S:.0f} s\n{error}")
-                reported = True
-            job.pace.wait(RETRY_S)
-        else:
-            return
+    # The refusal is a text: the error itself would keep the tensors of the failed attempt alive during the wait.
+    while (refusal := refusal_to_score(policy)) is not None:
+        if not reported:
+            job.mark(f"out of memory in round {number}: 2 GiB of logits")
+            job.say(f"out of memory in round {number}; tries again every {RETRY_S:.0f} s\n{refusal}")
+            reported = True
+        job.pace.wait(RETRY_S)
+
+
+def refusal_to_score(policy: GPT) -> str | None:
+    """Score the answers; return the error's text where memory did not suffice."""
+    try:
+        score(policy)
+    except torch.OutOfMemoryError as error:
+        return str(error)
+    return None
 
 
 def score(policy: GPT) -> list[Tensor]:
