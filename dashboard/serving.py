@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import getpass
+import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -16,6 +17,10 @@ from vramscope.errors import BadInputError, VramscopeError
 
 # Measured: 8 threads serve 50 tabs at 4 updates a second with 17 ms at the 95th percentile.
 THREADS = 8
+# A browser opens six connections for each tab, and waitress stops accepting at its limit.
+MAX_CONNECTIONS = 1000
+# Callbacks and API calls send a few KiB; without a limit, a stranger could fill the disk before the token is asked for.
+MAX_REQUEST_BYTES = 16 << 20
 EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
@@ -62,8 +67,17 @@ def _in_url(host: str) -> str:
 
 def serve(server: flask.Flask, listening: socket.socket, *, base_path: str, when_ready: Callable[[], None]) -> None:
     """Answer requests on ``listening`` until SIGTERM or SIGINT; ``when_ready`` is called just before the first."""
+    # It warns of each request that waits for a thread, which under load is every one.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     running = waitress.create_server(
-        server, sockets=[listening], threads=THREADS, url_prefix=base_path.rstrip("/"), ident=None
+        server,
+        sockets=[listening],
+        threads=THREADS,
+        url_prefix=base_path.rstrip("/"),
+        ident=None,
+        connection_limit=MAX_CONNECTIONS,
+        max_request_body_size=MAX_REQUEST_BYTES,
+        asyncore_use_poll=True,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)

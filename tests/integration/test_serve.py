@@ -11,6 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -197,3 +198,23 @@ def test_the_token_reaches_neither_the_collectors_command_line_nor_its_log(folde
         _, token = url_of(serve)
         assert token not in Path(f"/proc/{collector_pid(serve)}/cmdline").read_text()
         assert token not in (folder / "state" / "collector.log").read_text()
+
+
+def test_a_request_too_large_is_refused_before_it_is_read(folder: Path) -> None:
+    with running((*SERVE, "--no-collector"), folder=folder) as serve:
+        # GIVEN a stranger without a token who announces 1 TiB
+        address, _ = url_of(serve)
+        with socket.create_connection(("127.0.0.1", urlsplit(address).port or 0), timeout=60) as stranger:
+            stranger.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1099511627776\r\n\r\n")
+
+            # THEN
+            assert stranger.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+def test_many_requests_at_once_are_all_answered_in_silence(folder: Path) -> None:
+    with running((*SERVE, "--no-collector"), folder=folder) as serve:
+        address, token = url_of(serve)
+        with ThreadPoolExecutor(64) as callers:
+            answers = list(callers.map(lambda _: fetch(f"{address}api/v1/jobs", token), range(300)))
+        assert {json.loads(answer)["jobs"] == [] for answer in answers} == {True}
+        assert serve.errors == ""
