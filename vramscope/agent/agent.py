@@ -173,17 +173,20 @@ class Agent:
         return took
 
     def _take_maps(self, at_step_end: bool) -> None:
+        begin_ns = self._clock_ns()
         requests, self._map_requests = self._map_requests, {}
         taken = self._sampler.maps(at="step_end" if at_step_end else "any", step=self.step, request_ids=requests)
-        self._governor.took_map(monotonic_us(), taken.cost_us, at_step_end=at_step_end)
-        if threading.current_thread() is self._thread:
-            # The rest of the cost is this thread's CPU time, which _turn adds up.
-            self._governor.spent(monotonic_us(), taken.waited_us, taken.pause_us)
         for frame in taken.frames:
             self._link.send(frame)
+        cost_us = (self._clock_ns() - begin_ns) / 1000
+        if self._in_own_thread():
+            # The job stood still during the snapshot; the thread's CPU time is added in _run.
+            self._governor.spent(monotonic_us(), taken.waited_us, taken.pause_us)
+            cost_us += taken.waited_us
+        self._governor.took_map(monotonic_us(), cost_us, at_step_end=at_step_end)
 
     def _take_counters(self, phase: str) -> None:
-        begin_ns = time.thread_time_ns()
+        begin_ns = self._clock_ns()
         report = {
             **self._governor.report(monotonic_us()),
             "dropped_frames": self._link.dropped_frames,
@@ -191,7 +194,14 @@ class Agent:
         }
         for frame in self._sampler.counters(phase=phase, step=self.step, agent=report):
             self._link.send(frame)
-        self._governor.took_counters(monotonic_us(), phase, (time.thread_time_ns() - begin_ns) / 1000)
+        self._governor.took_counters(monotonic_us(), phase, (self._clock_ns() - begin_ns) / 1000)
+
+    def _in_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _clock_ns(self) -> int:
+        """Read the clock that tells what the job pays: CPU time beside it, wall time in its own thread."""
+        return time.thread_time_ns() if self._in_own_thread() else time.perf_counter_ns()
 
     # The agent's thread.
 

@@ -1,26 +1,29 @@
 """Decides when the next counters and the next map may be taken, so that the agent's cost stays under its budget.
 
-Pure: the clock is an argument (monotonic microseconds). Two rules keep the budget, whatever a sample costs:
+Pure: the clock is an argument (monotonic microseconds). Whatever a sample costs, it pays for itself before the next:
 
-- Counters: at most ``counters_hz``, and each sample pays for itself: one that took ``c`` µs puts off the next by at least
-  ``c / (budget / 2)`` µs.
-- Maps: what the budget leaves after everything else in the window pays for them in the same way.
+- Counters come at most at ``counters_hz``; one that took ``c`` µs puts off the next by at least ``c / (budget / 2)`` µs. While
+  everything but maps costs more than half of the budget, they come once a second.
+- Maps are paid for in the same way by what the budget leaves, and wait while the last ten seconds have no room for one. (One that
+  costs more than ten seconds of budget waits for a window without maps.)
 
-A dump is what a user asked for: it is in the reported cost and in the longest pause, but puts nothing off.
+A dump is what a user asked for: it is in the reported cost and in the longest pause, but puts no counters off.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 
 WINDOW_US = 10_000_000
 _SLOT_US = 500_000
 # Counters may use this share of the budget, and maps at least this share of it.
 _COUNTERS_SHARE = 0.5
 _LEAST_MAP_SHARE = 0.25
-# Maps aim a tenth below the budget, since what everything else costs is known only for the past.
+# Maps aim a tenth below the budget, since what the next one and everything else will cost is only guessed from the past.
 _AIM = 0.9
+# The guess for a map is the costliest of the last few: an older one counts for this much less with each newer.
+_FADE = 0.8
+_SLOW_COUNTERS_US = 1_000_000.0
 # A job whose last optimizer step is longer ago gets its maps from the agent's own thread.
 STEPS_ACTIVE_US = 2_000_000
 
@@ -53,63 +56,64 @@ class CostWindow:
 class _Tokens:
     """Counters' credit: at most two samples, so that the timer, which waits for both, leaves one for the hooks."""
 
-    def __init__(self) -> None:
+    def __init__(self, interval_us: float) -> None:
+        self.interval_us = interval_us
         self._count = 2.0
         self._at_us: int | None = None
 
-    def count(self, now_us: int, interval_us: float) -> float:
+    def count(self, now_us: int) -> float:
         elapsed = 0 if self._at_us is None else now_us - self._at_us
-        return min(2.0, self._count + elapsed / interval_us)
+        return min(2.0, self._count + elapsed / self.interval_us)
 
     def take(self, now_us: int, interval_us: float) -> None:
-        self._count = max(0.0, self.count(now_us, interval_us) - 1)
+        """Use one up; from now on another comes every ``interval_us``."""
+        self._count = max(0.0, self.count(now_us) - 1)
         self._at_us = now_us
+        self.interval_us = interval_us
 
 
-@dataclass
 class Governor:
     """The agent's budget. ``counters_hz`` and ``map_interval_us`` are what is wanted; the cost may stretch both."""
 
-    budget_ratio: float
-    counters_hz: float
-    map_interval_us: int
-    longest_pause_us: int = 0
-    last_map_us: int | None = None
-    _total: CostWindow = field(default_factory=CostWindow)
-    _maps: CostWindow = field(default_factory=CostWindow)
-    _tokens: _Tokens = field(default_factory=_Tokens)
-    _counters_cost_us: float = 0.0
-    _phase_at_us: dict[str, int] = field(default_factory=dict)
-    _map_at_us: int | None = None
-    _step_map_at_us: int | None = None
-    _step_at_us: int | None = None
+    def __init__(self, budget_ratio: float, counters_hz: float, map_interval_us: int) -> None:
+        self.budget_ratio = budget_ratio
+        self.counters_hz = counters_hz
+        self.map_interval_us = map_interval_us
+        self._longest_pause_us = 0
+        self._last_map_us: int | None = None
+        self._guessed_map_us = 0.0
+        self._total = CostWindow()
+        self._maps = CostWindow()
+        self._tokens = _Tokens(1e6 / counters_hz)
+        self._phase_at_us: dict[str, int] = {}
+        self._map_at_us: int | None = None
+        self._step_map_at_us: int | None = None
+        self._step_at_us: int | None = None
 
     def counters_due(self, now_us: int, phase: str) -> bool:
         """Return whether counters may be taken now.
 
         The phase that was sampled the longest ago goes first, else a fast loop would always show the same one.
         """
-        tokens = self._tokens.count(now_us, self.counters_interval_us())
+        tokens = self._tokens.count(now_us)
         if phase == "timer":
             return tokens >= 2.0
-        first = self._phase_at_us.setdefault(phase, 0) <= min(self._phase_at_us.values())
-        return tokens >= (1.0 if first else 2.0)
+        phase_at_us = self._phase_at_us.setdefault(phase, 0)
+        return tokens >= 2.0 or (tokens >= 1.0 and phase_at_us <= min(self._phase_at_us.values()))
 
     def timer_wait_us(self, now_us: int) -> int:
         """Return how long until the timer may take counters, if nothing else does before."""
-        interval_us = self.counters_interval_us()
-        return round((2.0 - self._tokens.count(now_us, interval_us)) * interval_us)
+        return round((2.0 - self._tokens.count(now_us)) * self._tokens.interval_us)
 
     def took_counters(self, now_us: int, phase: str, cost_us: float) -> None:
         """Record that counters were taken and what they cost; the next ones wait accordingly."""
-        self._tokens.take(now_us, self.counters_interval_us())
-        self._counters_cost_us = cost_us
+        half = self.budget_ratio * _COUNTERS_SHARE
+        interval_us = max(1e6 / self.counters_hz, cost_us / half)
+        if self._other_ratio(now_us) > half:
+            interval_us = max(interval_us, _SLOW_COUNTERS_US)
+        self._tokens.take(now_us, interval_us)
         if phase != "timer":
             self._phase_at_us[phase] = now_us
-
-    def counters_interval_us(self) -> float:
-        """Return the interval that is kept now: what is wanted, or what the last sample's cost asks for."""
-        return max(1e6 / self.counters_hz, self._counters_cost_us / (self.budget_ratio * _COUNTERS_SHARE))
 
     def stepped(self, now_us: int) -> None:
         """Record that the optimizer stepped."""
@@ -128,39 +132,48 @@ class Governor:
             wanted = False
         else:
             wanted = requested or self._overdue(self._map_at_us, now_us)
-        return wanted and (self._map_at_us is None or now_us - self._map_at_us >= self._map_pause_us(now_us))
+        return wanted and self._affordable(now_us)
 
     def took_map(self, now_us: int, cost_us: float, *, at_step_end: bool) -> None:
         """Record that a map was taken, and what it cost with its columns."""
         self._maps.add(now_us, cost_us)
         self._map_at_us = now_us
-        self.last_map_us = round(cost_us)
+        self._last_map_us = round(cost_us)
+        self._guessed_map_us = max(cost_us, _FADE * self._guessed_map_us)
         if at_step_end:
             self._step_map_at_us = now_us
 
     def spent(self, now_us: int, cost_us: float, pause_us: float = 0.0) -> None:
         """Add to the cost: ``cost_us`` in all, ``pause_us`` the longest time in it for which the job stood still."""
         self._total.add(now_us, cost_us)
-        self.longest_pause_us = max(self.longest_pause_us, round(pause_us))
+        self._longest_pause_us = max(self._longest_pause_us, round(pause_us))
 
     def report(self, now_us: int) -> dict[str, float | int | None]:
-        """Return the ``agent`` field of a ``counters`` message, without ``dropped_frames``."""
+        """Return the ``agent`` field of a ``counters`` message, as far as it is about the budget."""
         return {
             "cost_ratio": round(self._total.ratio(now_us), 6),
             "budget_ratio": self.budget_ratio,
-            "last_map_us": self.last_map_us,
-            "longest_pause_us": self.longest_pause_us,
-            "counters_hz": round(1e6 / self.counters_interval_us(), 2),
+            "last_map_us": self._last_map_us,
+            "longest_pause_us": self._longest_pause_us,
+            "counters_hz": round(1e6 / self._tokens.interval_us, 2),
             "map_interval_us": round(max(self.map_interval_us, self._map_pause_us(now_us))),
         }
 
     def _overdue(self, last_us: int | None, now_us: int) -> bool:
         return last_us is None or now_us - last_us >= self.map_interval_us
 
+    def _affordable(self, now_us: int) -> bool:
+        if self._map_at_us is None:
+            return True
+        if now_us - self._map_at_us < self._map_pause_us(now_us):
+            return False
+        left_us = (_AIM * self.budget_ratio - self._total.ratio(now_us)) * WINDOW_US
+        return self._guessed_map_us <= left_us or self._maps.ratio(now_us) == 0
+
     def _map_pause_us(self, now_us: int) -> float:
         """Return how long after a map the next one has to wait, for the budget that everything else leaves."""
-        if self.last_map_us is None:
-            return 0.0
-        other_ratio = self._total.ratio(now_us) - self._maps.ratio(now_us)
-        share = max(_AIM * self.budget_ratio - other_ratio, self.budget_ratio * _LEAST_MAP_SHARE)
-        return self.last_map_us / share
+        share = max(_AIM * self.budget_ratio - self._other_ratio(now_us), _LEAST_MAP_SHARE * self.budget_ratio)
+        return self._guessed_map_us / share
+
+    def _other_ratio(self, now_us: int) -> float:
+        return self._total.ratio(now_us) - self._maps.ratio(now_us)
