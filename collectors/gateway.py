@@ -43,7 +43,9 @@ class Gateway:
         self._history = _History(store_path(state_folder))
 
     def close(self) -> None:
+        """Close the connection to the collector, and this thread's to the history."""
         self._client.close()
+        self._history.close()
 
     def status(self) -> CollectorStatus:
         try:
@@ -161,6 +163,11 @@ class _History:
             return read(self._connection())
         except (sqlite3.Error, OSError, VramscopeError):
             return None
+
+    def close(self) -> None:
+        if getattr(self._local, "identity", None) is not None:
+            self._local.connection.close()
+            self._local.identity = None
 
     def problem(self) -> str | None:
         """Return the line that says why the history cannot be read; None where it can, or where there is none yet."""

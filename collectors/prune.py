@@ -1,7 +1,7 @@
 """What of the history goes first: by age, and by the cap on its size.
 
 By age: samples after 15 minutes (with the step marks between the minutes), points of 1 s after 6 hours, of 10 s after
-3 days; those of 60 s stay. Of ended jobs the newest 200 are kept.
+3 days; those of 60 s stay. Of ended jobs the newest 100 are kept.
 
 By size, when over the cap: samples, then points of 1 s, of 10 s, of 60 s; in each of these those of ended jobs before those of
 running ones, and the oldest first. Where that is not enough, whole ended jobs, the one that ended first before others.
@@ -16,7 +16,7 @@ from collectors.rollup import LEVELS_US
 from collectors.schema import RAW
 
 RETENTION_US = {RAW: 15 * 60_000_000, 1_000_000: 6 * 3600_000_000, 10_000_000: 3 * 86_400_000_000}
-ENDED_JOBS_KEPT = 200
+ENDED_JOBS_KEPT = 100
 
 # Deleting a little more than needed keeps the next flushes from deleting again.
 TARGET_RATIO = 0.95

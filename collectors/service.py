@@ -35,20 +35,23 @@ WAITING_TICK_S = 0.05
 def run(settings: CollectorSettings) -> int:
     """Collect until SIGTERM or SIGINT; returns the exit status. Raises VramscopeError where it cannot start."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
-    lock = take_lock(settings.runtime_folder)
+    runtime, state = settings.runtime_folder, settings.state_folder
+    make_private_folder(runtime)
+    make_private_folder(state, variable="VRAMSCOPE_STATE_DIR")
+    locks = [take_lock(runtime)]
     try:
-        make_private_folder(settings.state_folder, variable="VRAMSCOPE_STATE_DIR")
-        make_private_folder(dumps_folder(settings.state_folder), variable="VRAMSCOPE_STATE_DIR")
-        keeper = Keeper(store_path(settings.state_folder), cap_bytes=settings.store_cap_bytes)
-        sampler = Sampler() if settings.nvml else None
-        collector = Collector(settings, listen(settings.runtime_folder), keeper, sampler)
-        sys.stdout.write(
-            f"collecting on {socket_path(settings.runtime_folder)}, store {store_path(settings.state_folder)}\n"
-        )
+        # Where nothing can be written, collecting goes on live, as on a disk that is full later.
+        if os.access(state, os.W_OK):
+            make_private_folder(dumps_folder(state), variable="VRAMSCOPE_STATE_DIR")
+            locks.append(take_lock(state))
+        keeper = Keeper(store_path(state), cap_bytes=settings.store_cap_bytes)
+        collector = Collector(settings, listen(runtime), keeper, Sampler() if settings.nvml else None)
+        sys.stdout.write(f"collecting on {socket_path(runtime)}, store {store_path(state)}\n")
         sys.stdout.flush()
         collector.serve()
     finally:
-        os.close(lock)
+        for lock in locks:
+            os.close(lock)
     return 0
 
 

@@ -1,39 +1,43 @@
-"""Makes one collector the only one of its folder: the lock, and the socket that a dead predecessor may have left."""
+"""Makes one collector the only one of its folders: the locks, and the socket that a dead predecessor may have left."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
 from pathlib import Path
 
-from vramscope.agent.paths import make_private_folder, socket_path
+from vramscope.agent.paths import socket_path
 from vramscope.errors import VramscopeError
 
 BACKLOG = 128
 
 
 def take_lock(folder: Path) -> int:
-    """Return the descriptor of the locked file, to be held for life. Raises VramscopeError where another collector runs.
+    """Return the descriptor of the folder's locked file, to be held for life. Raises VramscopeError where another collector has it.
 
     The kernel frees the lock however the process ends, so that a dead predecessor never stands in the way.
     """
-    make_private_folder(folder)
     path = folder / "collector.lock"
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise VramscopeError(
-            f"cannot open {path}: {error.strerror}; set VRAMSCOPE_RUNTIME_DIR to a folder of yours"
+            f"cannot open {path}: {error.strerror}; is {folder} a folder that you can write to?"
         ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        pid = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+        pid, _, host = os.read(lock, 256).decode(errors="replace").strip().partition(" ")
         os.close(lock)
-        raise VramscopeError(f"a collector already runs for {folder} (pid {pid}); stop it with: kill {pid}") from None
-    os.ftruncate(lock, 0)
-    os.write(lock, f"{os.getpid()}\n".encode())
+        raise VramscopeError(
+            f"a collector already runs for {folder} (pid {pid} on {host}); stop it there with: kill {pid}"
+        ) from None
+    # The folder of the history may be shared by several machines. A full disk costs the name in the message, not the lock.
+    with contextlib.suppress(OSError):
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()} {socket.gethostname()}\n".encode())
     return lock
 
 

@@ -106,8 +106,19 @@ def test_a_second_collector_ends_with_one_line_that_names_the_first(place: Place
         second.close()
 
         assert line.count("\n") == 1
-        assert f"a collector already runs for {place.runtime} (pid {first.process.pid})" in line
+        assert (
+            f"a collector already runs for {place.runtime} (pid {first.process.pid} on {socket.gethostname()})" in line
+        )
         assert place.gateway.status().connected
+
+
+def test_a_collector_elsewhere_does_not_write_the_same_history(place: Place) -> None:
+    with collecting(place.runtime, place.state) as first:
+        second = CollectorProcess(place.runtime.with_name("r2"), place.state)
+
+        assert second.process.wait(timeout=30) == 2
+        assert f"already runs for {place.state} (pid {first.process.pid} on" in second.output()
+        second.close()
 
 
 def test_it_takes_over_from_one_that_was_killed(place: Place) -> None:
