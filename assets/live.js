@@ -94,7 +94,8 @@
   function painted(started, arrived) {
     const now = performance.now();
     arrivals.push(now);
-    latencyMs = latencyMs === null ? now - started : latencyMs * 0.8 + (now - started) * 0.2;
+    const age = now - shown.madeAt;
+    latencyMs = latencyMs === null ? age : latencyMs * 0.8 + age * 0.2;
     for (const [name, start] of [["vramscope data to paint", arrived], ["vramscope request to paint", started]]) {
       performance.measure(name, { start, end: now });
       performance.clearMeasures(name); // an observer has it; a page that stays open all day must not gather them

@@ -11,6 +11,8 @@
   const MOST_LINE_PX = 22;
   const LABEL_PX = 12;
   const FLAGS = { small: 1, expandable: 2, private: 4, shortened: 8 };
+  // unknown, parameter, gradient, optimizer state, activation: always in the legend, so that it does not jump with each step.
+  const USUAL_OWNERS = [0, 1, 3, 4, 5];
   const NAME_AFTER_MS = 120;
   const TABLE_ROWS = 200;
   const TABLE_EVERY_MS = 1000;
@@ -316,7 +318,7 @@
 
   /** Show what the colours mean; owners only where one has a block. */
   function showLegend() {
-    const present = new Set(byOwner ? picture.pieceOwner : []);
+    const present = new Set(byOwner ? [...USUAL_OWNERS, ...picture.pieceOwner] : []);
     const names = picture.header.categories;
     const entries = byOwner
       ? names.map((name, code) => [`owner-${code}`, name, present.has(code)]).filter((entry) => entry[2])

@@ -16,6 +16,8 @@ from vramscope.records import JobInfo, LiveData
 
 # Younger than this, a map need not be asked for again; four pictures a second is what an eye can follow.
 MAP_AGE_S = 0.2
+# A tooltip is about the picture that is shown, so the map behind it will do.
+KNOWN_MAP_AGE_S = 30.0
 MOST_POINTS = 2000
 
 
@@ -51,7 +53,7 @@ def register(server: flask.Flask, live: LiveData) -> None:
         """Answer what the tooltip says about the block at ``address`` beyond what the frame holds."""
         args = flask.request.args
         address = _number("address")
-        found = live.device_map(args.get("job", ""), _number("device") or 0, _number("rank"), max_age_s=60)
+        found = live.device_map(args.get("job", ""), _number("device") or 0, _number("rank"), max_age_s=KNOWN_MAP_AGE_S)
         facts = None if found is None or address is None else block_facts.find(found, maps.owners_of(found), address)
         return _json({"owner": facts.owner, "name": facts.name, "shape": facts.shape} if facts else {})
 

@@ -67,7 +67,7 @@ def _header() -> Component:
                     html.Span("connecting", id=ids.LIGHT_TEXT),
                     html.Span(
                         id=ids.LIGHT_RATE,
-                        title="maps a second, and the time from asking for one until it is painted",
+                        title="maps a second, and how old the newest was when it was painted",
                     ),
                 ],
                 id=ids.LIGHT,

@@ -14,7 +14,8 @@ from vramscope.records import LiveData, StackReply
 
 HINT = "Click a block in the map, or a row of the table below, to see what it is and where it was allocated."
 MOST_FRAMES = 40
-MAP_AGE_S = 2.0
+# The pulse of the map keeps a fresh one; asking the job for another would only make the click wait.
+MAP_AGE_S = 30.0
 
 
 def register(app: Dash, live: LiveData) -> None:
@@ -52,12 +53,17 @@ def register(app: Dash, live: LiveData) -> None:
     )(show_stack)
 
 
+def short_path(filename: str) -> str:
+    """Return the last two parts of a path: enough to know the file, and short enough for its column."""
+    return "/".join(filename.split("/")[-2:])
+
+
 def stack(reply: StackReply) -> Any:
     """Return the frames, innermost first, or the reason why there are none."""
     if not reply.frames:
         return html.P(reply.reason or "no stack is known for this block", className="muted stack-reason")
     lines = [
-        html.Div([html.Span(f"{filename}:{line} ", className="muted"), html.B(name)], title=filename)
+        html.Div([html.Span(f"{short_path(filename)}:{line} ", className="muted"), html.B(name)], title=filename)
         for filename, line, name in reply.frames[:MOST_FRAMES]
     ]
     if len(reply.frames) > MOST_FRAMES:

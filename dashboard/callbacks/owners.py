@@ -13,8 +13,8 @@ from dashboard.figures.selection import Selection
 from layouts import parts
 from vramscope.records import LiveData
 
-# The table needs no newer map than the one that the picture is drawn from.
-MAP_AGE_S = 2.0
+# The pulse of the map keeps a fresh one, which is what the table should tell about too.
+MAP_AGE_S = 30.0
 
 
 def register(app: Dash, live: LiveData) -> None:

@@ -19,9 +19,7 @@ def register(app: Dash, live: LiveData) -> None:
         chosen, jobs, status = Selection(**(selection or {})), live.jobs(), live.status()
         stats = live.stats(chosen.job, chosen.device, chosen.rank) if chosen.job and chosen.device is not None else None
         key = states.light(status, jobs, chosen)
-        banners = [
-            html.Div(line, className=f"banner {tone}") for tone, line in states.banners(status, jobs, chosen, stats)
-        ]
+        banners = _banners(states.banners(status, jobs, chosen, stats))
         found = find_rank(jobs, chosen)
         cost = states.agent_cost(stats) if stats else ""
         return (
@@ -40,6 +38,16 @@ def register(app: Dash, live: LiveData) -> None:
         Input(ids.SELECTION, "data"),
         Input(ids.PAUSED, "data"),
     )(show_state)
+
+
+def _banners(found: list[states.Banner]) -> list[Any]:
+    """Return a line for each that matters, and the quiet ones folded into one."""
+    loud = [html.Div(line, className=f"banner {tone}") for tone, line in found if tone != "quiet"]
+    quiet = [line for tone, line in found if tone == "quiet"]
+    if len(quiet) > 1:
+        more = html.Summary(f"{quiet[0]}  (+ {len(quiet) - 1} more)")
+        return [*loud, html.Details([more, *(html.Div(line) for line in quiet[1:])], className="banner quiet")]
+    return [*loud, *(html.Div(line, className="banner quiet") for line in quiet)]
 
 
 def _torch(rank: RankInfo) -> str:

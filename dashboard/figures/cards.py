@@ -11,6 +11,13 @@ from vramscope.units import GIB, KIB, MIB, MISSING, format_bytes, format_ratio, 
 # A change below this share of the reserved bytes is called steady.
 STEADY_RATIO = 0.005
 DEFAULT_REQUEST_BYTES = 2 * GIB
+# vramscope.metrics' ways, as they read after the figure.
+_WAYS = {
+    "a cached block": "in a cached block",
+    "a new segment": "in a new segment",
+    "after releasing cached segments": "by releasing the cache",
+    "mapping more of an expandable segment": "by mapping more memory",
+}
 _UNITS = {"": 1, "b": 1, "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB}
 _DECIMAL = {"kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _SIZE = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*([a-z]*)\s*", re.IGNORECASE)
@@ -164,7 +171,7 @@ def _largest_fit(stats: DeviceStats, request_bytes: int | None) -> Figure:
         return Figure(MISSING, "", (("not known: no map has arrived yet", ""),))
     estimate = "estimate: " if stats.from_map.get("largest_fit_is_estimate") else ""
     way = stats.from_map.get("largest_fit_way")
-    detail = [(f"{estimate}{way}", "")] if way else []
+    detail = [(f"{estimate}{_WAYS.get(str(way), way)}", "")] if way else []
     detail.append(fit_verdict(fit, request_bytes))
     return Figure(*split_bytes(fit), tuple(detail))
 
@@ -195,10 +202,9 @@ def _retries(stats: DeviceStats, minute: Timeline | None) -> Figure:
 
 def _others(stats: DeviceStats) -> Figure:
     others, used = others_bytes(stats), used_bytes(stats)
-    reason = next(iter(stats.nvml.missing), None) if stats.nvml else "NVML gives no reading of this GPU"
+    reason = next(iter(stats.nvml.missing), "NVML does not tell") if stats.nvml else "NVML has no reading"
     if others is None or used is None:
-        return Figure(MISSING, "", ((reason or "the GPU's use is not known", ""),))
-    detail = [
-        ("estimate: context, libraries, others" if used[1] == "NVML" else f"estimate from {used[1]}; {reason}", "")
-    ]
-    return Figure(*split_bytes(others), tuple(detail))
+        return Figure(MISSING, "", ((reason, ""),))
+    if used[1] == "NVML":
+        return Figure(*split_bytes(others), (("estimate: context, libraries, other programs", ""),))
+    return Figure(*split_bytes(others), ((f"estimate, {used[1]}", ""), (reason, "")))

@@ -10,6 +10,7 @@ from vramscope.owners import NO_OWNER, BlockOwners, top_tensors, totals
 from vramscope.units import MIB, format_address, format_bytes, format_ratio
 
 MOST_ROWS = 300
+USUAL = ("parameter", "gradient", "optimizer state", "activation")
 
 
 def rows(found: DeviceMap, owners: BlockOwners) -> list[dict[str, Any]]:
@@ -29,14 +30,17 @@ def rows(found: DeviceMap, owners: BlockOwners) -> list[dict[str, Any]]:
 
 
 def shares(found: DeviceMap, owners: BlockOwners) -> tuple[list[tuple[str, float]], list[tuple[str, str]]]:
-    """Return (colour, share of the active bytes) and (colour, text) for each category, largest first."""
+    """Return (colour, share of the active bytes) and (colour, text) for each category.
+
+    The order is fixed, and the usual categories stay even when they are empty, so that the page does not jump with each step.
+    """
     sums = totals(found, owners)
     whole = sum(sums.values()) or 1
-    ordered = sorted(sums.items(), key=lambda item: -item[1])
-    bar = [(f"owner-{CODE[name]}", size_bytes / whole) for name, size_bytes in ordered]
+    names = [*USUAL, *(name for name in sums if name not in (*USUAL, "unknown")), "unknown"]
+    bar = [(f"owner-{CODE[name]}", sums.get(name, 0) / whole) for name in names]
     texts = [
-        (f"owner-{CODE[name]}", f"{name} {format_ratio(size_bytes / whole)} · {format_bytes(size_bytes)}")
-        for name, size_bytes in ordered
+        (f"owner-{CODE[name]}", f"{name} {format_ratio(sums.get(name, 0) / whole)} · {format_bytes(sums.get(name, 0))}")
+        for name in names
     ]
     return bar, texts
 

@@ -2,8 +2,8 @@
 
 A *row* is one segment, or one expandable reservation: the consecutive mapped ranges of the same stream, pool and size class.
 PyTorch's snapshot does not say which ranges share a reservation, so their neighbourhood in the address space stands for it. What
-lies between two ranges is drawn as unmapped. A row longer than ``line_bytes`` goes on in further *lines*, and a block that crosses
-the end of a line is cut into *pieces*.
+lies between two ranges is drawn as unmapped. A row of more than two ``line_bytes`` goes on in further *lines*, and a block that
+crosses the end of a line is cut into *pieces*.
 
 The frame, little endian, each array at a multiple of its item size because the wider ones come first::
 
@@ -199,7 +199,7 @@ def _cut(spans: _Spans, rows: _Rows, found: DeviceMap) -> Picture:
         np.int64
     )
     longest = line_bytes(int(rows.mapped_bytes.sum()))
-    width = np.where(row_bytes > longest, longest, np.maximum(row_bytes, 1))
+    width = np.where(row_bytes > 2 * longest, longest, np.maximum(row_bytes, 1))
     row_lines = -(-row_bytes // width)
     first_line = np.cumsum(row_lines) - row_lines
 
@@ -246,7 +246,7 @@ def _cut(spans: _Spans, rows: _Rows, found: DeviceMap) -> Picture:
 
 
 def line_bytes(total_bytes: int) -> int:
-    """Return the longest line for a map of ``total_bytes``: a power of two, so that growth seldom changes it."""
+    """Return how long the lines are that long rows of ``total_bytes`` in all are cut into: a power of two, so that it seldom changes."""
     wanted = max(LEAST_LINE_BYTES, -(-total_bytes // LINES_IN_ALL))
     return 1 << (wanted - 1).bit_length()
 
