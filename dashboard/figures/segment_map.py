@@ -246,7 +246,7 @@ def _cut(spans: _Spans, rows: _Rows, found: DeviceMap) -> Picture:
 
 
 def line_bytes(total_bytes: int) -> int:
-    """Return how long the lines are that long rows of ``total_bytes`` in all are cut into: a power of two, so that it seldom changes."""
+    """Return the length of the lines that long rows are cut into: a power of two, so that growth seldom changes it."""
     wanted = max(LEAST_LINE_BYTES, -(-total_bytes // LINES_IN_ALL))
     return 1 << (wanted - 1).bit_length()
 

@@ -89,7 +89,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
     def start(url: str, *, width: int = 1440, height: int = 900, scheme: str = "dark", wait: bool = True) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": height},
-            color_scheme=scheme,  # type: ignore[arg-type]
+            color_scheme=scheme,
             accept_downloads=True,
         )
         contexts.append(context)
