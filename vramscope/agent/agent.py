@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import select
-import socket
 import threading
 import time
 from collections import deque
@@ -21,6 +19,7 @@ from vramscope.agent.sampler import Sampler, mark_frame, unix_us
 from vramscope.agent.source import Source
 from vramscope.agent.steps import StepHooks
 from vramscope.agent.tensors import TensorRegistry
+from vramscope.agent.waker import Waker
 from vramscope.agent.wire import Frame, encode
 
 DEFAULT_MAP_INTERVAL_US = 2_000_000
@@ -75,8 +74,7 @@ class Agent:
         self._step_marked_us = 0
         self._refreshed_us: int | None = None
         self._stop_reason: str | None = None
-        self._wake: socket.socket
-        self._woken: socket.socket
+        self._waker: Waker
         self._thread = threading.Thread(target=self._run, name="vramscope-agent", daemon=True)
 
     # What the job calls.
@@ -93,9 +91,7 @@ class Agent:
 
     def start(self) -> None:
         """Put the hooks in and start the thread."""
-        self._wake, self._woken = socket.socketpair()
-        self._wake.setblocking(False)
-        self._woken.setblocking(False)
+        self._waker = Waker()
         if self._hooks is not None:
             self._hooks.install()
         self._thread.start()
@@ -110,14 +106,14 @@ class Agent:
     def mark(self, label: str) -> None:
         """Put a mark with ``label`` on the timeline. Without a collector the last 256 are kept for when there is one."""
         self._marks.append(("user", str(label), unix_us(), self.step))
-        self._wake_up()
+        self._waker.wake()
 
     def stop(self, reason: str, timeout_s: float) -> None:
         """Say bye, take the hooks out and end the thread, waiting for it at most ``timeout_s``."""
         if self._hooks is not None:
             self._hooks.remove()
         self._stop_reason = reason
-        self._wake_up()
+        self._waker.wake()
         self._thread.join(timeout_s)
 
     def abandon(self) -> None:
@@ -125,23 +121,24 @@ class Agent:
         if self._hooks is not None:
             self._hooks.remove()
         self._link.close()
-        self._wake.close()
-        self._woken.close()
+        self._waker.close()
 
     # The training thread.
 
     def _on_phase(self, phase: str) -> None:
         begin_ns = time.perf_counter_ns()
+        if not self._link.welcomed:
+            return
         if phase == "step_end":
             self._mark_step()
-        if not self._link.welcomed or not self._sampling.acquire(blocking=False):
+        if not self._sampling.acquire(blocking=False):
             return
         try:
             now_us = monotonic_us()
             if phase == "step_end":
                 self._governor.stepped(now_us)
             if self._sample(phase, now_us):
-                self._wake_up()
+                self._waker.wake()
         except Exception as error:  # noqa: BLE001 - the boundary to the job: nothing of ours may stop a training step
             self._failed(error)
         finally:
@@ -214,10 +211,9 @@ class Agent:
                 self._failed(error)
             with self._sampling:
                 self._governor.spent(monotonic_us(), (time.thread_time_ns() - begin_ns) / 1000)
-            self._wait()
+            self._waker.sleep(self._link.connection, self._wait_us(monotonic_us()))
         self._say_bye(self._stop_reason)
-        self._wake.close()
-        self._woken.close()
+        self._waker.close()
 
     def _turn(self) -> None:
         now_us = monotonic_us()
@@ -246,7 +242,8 @@ class Agent:
     def _handle(self, request: Frame) -> None:
         header = request.header
         if header.get("what") == "map" and header.get("device") in self._sampler.mappable:
-            self._map_requests[header["device"]] = header["request_id"]
+            with self._sampling:
+                self._map_requests[header["device"]] = header["request_id"]
             return
         if header.get("what") == "map":
             fields = failure(f"device {header.get('device')} has no map in this job")
@@ -258,23 +255,10 @@ class Agent:
                 self._governor.spent(monotonic_us(), 0, monotonic_us() - begin_us)
         self._link.send(encode({"kind": "reply", "request_id": header.get("request_id"), **fields}))
 
-    def _wait(self) -> None:
-        """Sleep until there may be something to do, or the socket or another thread wakes this one."""
-        poll = select.poll()
-        poll.register(self._woken, select.POLLIN)
-        connection = self._link.connection
-        if connection is not None:
-            poll.register(connection, select.POLLIN | (select.POLLOUT if connection.queued_bytes else 0))
-        poll.poll(self._wait_us(monotonic_us()) / 1000)
-        try:
-            self._woken.recv(4096)
-        except BlockingIOError:
-            return
-
     def _wait_us(self, now_us: int) -> int:
         if self._link.connection is None:
             wanted = self._link.wait_us(now_us) if not self._link.given_up else _LONGEST_WAIT_US
-        elif not self._sampler.devices:
+        elif not self._link.welcomed or not self._sampler.devices:
             wanted = _LONGEST_WAIT_US
         elif self._map_requests:
             wanted = _REQUEST_WAIT_US
@@ -288,7 +272,7 @@ class Agent:
         deadline_us = monotonic_us() + BYE_DEADLINE_US
         while (connection := self._link.connection) and connection.queued_bytes and monotonic_us() < deadline_us:
             self._link.flush(monotonic_us())
-            self._wait()
+            self._waker.sleep(self._link.connection, _SHORTEST_WAIT_US)
         self._link.close()
 
     def _hello(self) -> bytes:
@@ -316,9 +300,3 @@ class Agent:
             line = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             self._failure_notes = [f"a sample failed and was left out ({line})"]
             logger.warning("vramscope: %s; the job goes on", self._failure_notes[0])
-
-    def _wake_up(self) -> None:
-        try:
-            self._wake.send(b"\0")
-        except OSError:  # the thread has more wake-ups waiting than the buffer holds, or it is gone
-            return

@@ -400,3 +400,50 @@ def test_stop_says_bye_and_ends_the_thread(make_agent: MakeAgent, socket_path: P
         assert collector.wait("bye")[0].header["reason"] == "detached"
         assert collector.frames[-1].kind == "bye"
         agent.mark("after the end")  # nothing happens, and nothing is raised
+
+
+def test_a_collector_that_accepts_and_never_answers_costs_next_to_nothing(
+    make_agent: MakeAgent, socket_path: Path
+) -> None:
+    # GIVEN an agent that knows its devices, and a second collector that hangs before its welcome
+    agent = make_agent(torch=torch)
+    with FakeCollector(socket_path) as first:
+        sends_counters(first)
+    with FakeCollector(socket_path, reads=False, raw_greeting=b"V") as second:
+        wait_for(lambda: second.accepted, "the connection")
+        samples = agent._source.samples  # type: ignore[attr-defined]
+
+        # WHEN
+        begin_s = time.monotonic()
+        turns = 0
+        turn = agent._turn
+
+        def count_turn() -> None:
+            nonlocal turns
+            turns += 1
+            turn()
+
+        agent._turn = count_turn  # type: ignore[method-assign]
+        time.sleep(2)
+
+        # THEN it sleeps, and samples nothing
+        assert turns <= 3 * (time.monotonic() - begin_s)
+        assert agent._source.samples == samples  # type: ignore[attr-defined]
+
+
+def test_marks_of_the_user_survive_many_steps_without_a_collector(make_agent: MakeAgent, socket_path: Path) -> None:
+    # GIVEN
+    agent = make_agent(torch=torch)
+    agent.mark("early")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+
+    # WHEN the job steps for longer than marks of steps are apart, before there is a collector
+    for _ in range(3):
+        optimizer.step()
+        time.sleep(0.3)
+
+    # THEN
+    with FakeCollector(socket_path) as collector:
+        assert [frame.header["label"] for frame in collector.wait("mark")] == ["early"]
+        sends_counters(collector)
+        assert len(collector.of_kind("mark")) == 1
