@@ -126,7 +126,7 @@ class Calls:
             return self._give_map(request)
         try:
             if not frame.header.get("ok"):
-                raise VramscopeError(text(frame.header.get("error", "the job could not, and did not say why")))
+                raise VramscopeError(text(frame.header.get("error")) or "the job could not, and did not say why")
             subject = request.subject
             result = self._dump_written(subject, now_us) if isinstance(subject, Snapshot) else _stack(frame)
         except VramscopeError as error:
@@ -240,7 +240,9 @@ class Calls:
         if not isinstance(request.subject, SeriesKey):
             return [_refuse(waiter, reason) for waiter in waiters]
         found = self._jobs.find(request.subject.job_id, request.subject.device, request.subject.rank)
-        return [] if found is None else [_map_reply(waiter, found[2]) for waiter in waiters]
+        return [
+            _refuse(waiter, "the job is gone") if found is None else _map_reply(waiter, found[2]) for waiter in waiters
+        ]
 
     def _dump_written(self, subject: Snapshot, now_us: int) -> dict[str, Any]:
         file_bytes = self._dump_bytes(subject.path)

@@ -189,7 +189,7 @@ def _read_range(connection: sqlite3.Connection, series: int, level_us: int, from
     found = read_points(connection, series, level_us, from_us - (level_us or RAW_ROW_SPAN_US), to_us)
     time_us = found.time_unix_us
     inside = (time_us + max(level_us, 1) > from_us) & (time_us <= to_us)
-    return Points(*(column[inside] for column in found))  # type: ignore[arg-type]
+    return found.pick(inside)
 
 
 def _thin(found: Points, level_us: int, from_us: int, to_us: int, points: int) -> tuple[Points, int]:

@@ -20,6 +20,7 @@ ENDED_JOBS_KEPT = 100
 
 # Deleting a little more than needed keeps the next flushes from deleting again.
 TARGET_RATIO = 0.95
+VACUUM_PAGES = 2000
 # How much of a level's age goes in one step.
 STEPS = 10
 
@@ -54,7 +55,8 @@ class Pruner:
         for job_id in dropped:
             delete_job(connection, job_id)
         dropped += self._hold_cap(connection)
-        connection.execute("PRAGMA incremental_vacuum").fetchall()
+        # A little at a time: the file shrinks over the next minutes, and no flush waits long.
+        connection.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
         return dropped
 
     def _hold_cap(self, connection: sqlite3.Connection) -> list[str]:

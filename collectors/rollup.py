@@ -27,6 +27,10 @@ class Points(NamedTuple):
     low: F64
     high: F64
 
+    def pick(self, chosen: slice | npt.NDArray[np.bool_] | I64) -> Points:
+        """Return some of the points, as numpy's indexing chooses them."""
+        return Points(self.time_unix_us[chosen], self.low[chosen], self.high[chosen])
+
 
 EMPTY = Points(np.empty(0, np.int64), np.empty((0, METRIC_COUNT)), np.empty((0, METRIC_COUNT)))
 
@@ -65,7 +69,7 @@ class Rollup:
         changed = []
         for level_us in LEVELS_US:
             points = roll_up(join([self._open.get(level_us, EMPTY), samples]), level_us)
-            self._open[level_us] = Points(points.time_unix_us[-1:], points.low[-1:], points.high[-1:])
+            self._open[level_us] = points.pick(slice(-1, None))
             changed.append((level_us, points))
         return changed
 

@@ -69,7 +69,7 @@ def test_without_a_collector_and_a_history_everything_is_empty_and_nothing_raise
     # THEN one line says so
     assert not status.connected
     assert len(status.messages) == 1
-    assert gateway.jobs() == gateway.readings() == gateway.dumps() == []
+    assert (gateway.jobs(), gateway.readings(), gateway.dumps()) == ([], [], [])
     assert gateway.stats("x", 0) is None
     assert gateway.device_map("x", 0) is None
     assert gateway.timeline("x", 0, from_unix_us=None, to_unix_us=None, points=100) is None

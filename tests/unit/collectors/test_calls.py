@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -250,7 +251,7 @@ def test_a_viewer_that_goes_away_is_not_answered(office: Office) -> None:
     ],
 )
 def test_a_call_that_makes_no_sense_gets_one_line(
-    office: Office, method: str, params: dict[str, object], words: str
+    office: Office, method: str, params: dict[str, Any], words: str
 ) -> None:
     office.call(VIEWER, method, **params)
 

@@ -12,7 +12,8 @@ from collectors import history
 from collectors.changes import Changes
 from collectors.rollup import METRIC_COUNT, Points
 from collectors.store import Store
-from tests.unit.collectors.test_store import BASE_US, HOUR, MINUTE, SECOND, changes_of
+from tests.unit.collectors.office import SECOND
+from tests.unit.collectors.test_store import BASE_US, HOUR, MINUTE, changes_of
 from vramscope.records import Mark, Timeline
 
 
