@@ -30,17 +30,20 @@ COUNTERS = {
 HISTORY_OF_COUNTERS = ("reserved_bytes", "allocated_bytes", "active_bytes", "requested_bytes", "inactive_split_bytes")
 
 
-def settled_stats(api: Api, job: Job, device: int, *, rank: int = 0) -> dict[str, Any]:
-    """Return the figures of ``device``, every part of them taken after the job's truth, which has not changed since."""
+def settled_stats(api: Api, job: Job, device: int, *, rank: int = 0, nvml: bool = True) -> dict[str, Any]:
+    """Return the figures of ``device``, every part of them taken after the job's truth, which has not changed since.
+
+    Without ``nvml`` no reading of NVML is waited for.
+    """
     path = f"{device_path(api, job, device)}/stats?max_age_ms=0&rank={rank}"
 
     def settled() -> dict[str, Any] | None:
         found: dict[str, Any] | None = api.find(path)
-        if found is None or found["map_time_unix_us"] is None or found["nvml"] is None:
+        if found is None or found["map_time_unix_us"] is None or (nvml and found["nvml"] is None):
             return None
         truth_us = job.truth["time_unix_us"]
-        young = found["time_unix_us"] >= truth_us + SETTLED_US
-        return found if young and min(found["map_time_unix_us"], found["nvml"]["time_unix_us"]) >= truth_us else None
+        times = (found["time_unix_us"] - SETTLED_US, found["map_time_unix_us"])
+        return found if min(*times, found["nvml"]["time_unix_us"] if nvml else truth_us) >= truth_us else None
 
     found: dict[str, Any] = wait_for(settled, f"counters, a map and an NVML reading of device {device} after the truth")
     return found

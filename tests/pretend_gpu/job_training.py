@@ -67,6 +67,7 @@ class Job:
         self.model = Transformer(devices)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
         self.kept: list[Any] = []
+        self.fitted: bool | None = None
         vramscope.attach(self.model, self.optimizer, name="end-to-end")
 
     def train(self, steps: int) -> None:
@@ -118,6 +119,19 @@ class Job:
             return
         raise AssertionError("a PiB fitted")
 
+    def fill(self, left_mib: int) -> None:
+        """Leave ``left_mib`` of the driver's memory."""
+        free_bytes, _ = torch.cuda.mem_get_info(self.devices[0])
+        self.kept.append(torch.empty(free_bytes - left_mib * MIB, dtype=torch.uint8, device=self.devices[0]))
+
+    def request(self, size_bytes: int) -> None:
+        """Ask for so much; the truth tells whether it fitted."""
+        try:
+            torch.empty(size_bytes, dtype=torch.uint8, device=self.devices[0])
+            self.fitted = True
+        except torch.cuda.OutOfMemoryError:
+            self.fitted = False
+
     def empty_cache(self) -> None:
         torch.cuda.empty_cache()
 
@@ -141,6 +155,7 @@ class Job:
             "devices": {device.index: self.device_truth(device.index) for device in self.devices},
             "segments": torch.cuda.memory_snapshot() if told else [],
             "tensors": self.tensors(),
+            "fitted": self.fitted,
         }
 
     def device_truth(self, index: int) -> dict[str, Any]:

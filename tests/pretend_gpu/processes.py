@@ -136,9 +136,10 @@ class Machine:
         command = [str(self.pretend.python), str(TRAINING), *arguments]
         return Job(self._start(command, environ, log, talks=True), log)
 
-    def start_collector(self) -> subprocess.Popen[str]:
-        """Start a collector whose NVML is the pretend one."""
-        environ = {**os.environ, **self._folders, **nvml_environment(self.pretend.folder, self.state_file)}
+    def start_collector(self, *, nvml: bool = True, extra: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start a collector whose NVML is the pretend one, or is not there."""
+        pretend = nvml_environment(self.pretend.folder, self.state_file) if nvml else {}
+        environ = {**os.environ, **self._folders, **pretend, **(extra or {})}
         return self._start([sys.executable, "-m", "vramscope", "collect"], environ, self.folder / "collector.log")
 
     def start_server(self) -> Api:

@@ -121,6 +121,31 @@ def test_what_is_called_releasable_is_what_empty_cache_gives_back(machine: Machi
     assert promised == reserved[0] - reserved[1] > 0
 
 
+@pytest.mark.parametrize("left_mib", [4, 200])
+def test_what_is_said_to_fit_fits_and_one_byte_more_does_not(machine: Machine, left_mib: int) -> None:
+    # GIVEN two jobs, one after the other, that leave the same holes and as much of the driver's memory
+    def start_one() -> Job:
+        job = machine.start_job()
+        for command in ("train 2", "fragment", f"fill {left_mib}"):
+            job.do(command)
+        return job
+
+    first = start_one()
+    machine.start_collector()
+    api = machine.start_server()
+    fit_bytes = settled_stats(api, first, 0)["largest_fit_bytes"]
+
+    # WHEN the first asks for what is said to fit, and the second for one byte more
+    fitted = first.do(f"request {fit_bytes}")["fitted"]
+    first.process.communicate(timeout=60)
+    second = start_one()
+    assert settled_stats(api, second, 0)["largest_fit_bytes"] == fit_bytes
+    one_more_fitted = second.do(f"request {fit_bytes + 1}")["fitted"]
+
+    # THEN only the first gets it
+    assert (fitted, one_more_fitted) == (True, False)
+
+
 def test_a_dump_is_the_jobs_own_snapshot(machine: Machine) -> None:
     # GIVEN a job that records history
     job, api = start(machine)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.pretend_gpu.comparison import check_counters, check_device, device_path, settled_stats
+from collectors.gateway import Gateway
+from tests.pretend_gpu.comparison import check_counters, check_device, check_map, device_path, settled_stats
 from tests.pretend_gpu.conftest import Pretend
 from tests.pretend_gpu.processes import Api, Job, Machine, wait_for
 from vramscope.pretend_gpu.environment import GIB
@@ -168,6 +169,27 @@ def test_gpus_are_matched_by_uuid_where_the_job_renumbers_them(machine: Machine)
     check_counters(stats, job, 0)
     assert (stats["nvml"]["nvml_index"], stats["nvml"]["total_bytes"]) == (1, 3 * GIB)
     assert stats["nvml"]["processes"] == [[job.truth["pid"], stats["reserved_bytes"]]]
+
+
+@pytest.mark.parametrize(("nvml", "fault"), [(False, {}), (True, {"FAKE_NVML_FAIL": "15"})])
+def test_without_nvml_the_rest_goes_on_and_says_what_is_missing(
+    machine: Machine, nvml: bool, fault: dict[str, str]
+) -> None:
+    # GIVEN a collector whose NVML is not there, or says that the GPU is lost
+    job = machine.start_job()
+    machine.start_collector(nvml=nvml, extra=fault)
+    api = machine.start_server()
+
+    # WHEN the job trains
+    job.do("train 2")
+
+    # THEN its own figures are right, there is no reading that looks like one, and a line says what is missing
+    stats = settled_stats(api, job, 0, nvml=False)
+    check_counters(stats, job, 0)
+    check_map(api, job, 0)
+    assert stats["nvml"] is None or stats["nvml"]["used_bytes"] is None
+    messages = Gateway(machine.folder / "run", machine.folder / "state").status().messages
+    assert any("NVML" in message for message in messages)
 
 
 def test_an_allocator_without_statistics_is_said_to_have_none(machine: Machine) -> None:
