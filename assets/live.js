@@ -120,6 +120,7 @@
     banner.textContent = line;
     banner.hidden = false;
     document.body.classList.add("server-gone");
+    setTick();
   }
 
   function serverBack() {
@@ -127,6 +128,7 @@
     failures = 0;
     element("server-gone").hidden = true;
     document.body.classList.remove("server-gone");
+    setTick();
   }
 
   function restart() {
@@ -136,9 +138,10 @@
     pulse();
   }
 
-  /** Refresh the callbacks' second while the tab is seen and not paused. */
+  /** Let the callbacks' second tick while the tab is seen, not paused, and somebody answers. */
   function setTick() {
-    window.dash_clientside.set_props("tick", { disabled: Boolean(paused) || document.hidden });
+    const gone = document.body.classList.contains("server-gone");
+    window.dash_clientside.set_props("tick", { disabled: Boolean(paused) || document.hidden || gone });
   }
 
   function selectBlock(found) {

@@ -48,6 +48,18 @@ EXPLANATIONS = {
 }
 
 
+MAP_EXPLAINED = (
+    "Every line is a segment: memory that PyTorch took from the GPU in one piece. Blue is in use, yellow is free and kept for "
+    "later. A request needs one unbroken free stretch, so many small yellow ones do not help a large tensor.",
+    "wheel: more lines · Ctrl + wheel: zoom · drag: move · arrows, Enter, Escape: choose a block · 0: show all",
+)
+TIMELINE_EXPLAINED = (
+    "How the memory developed. The band shows the lowest and the highest of what each point stands for. Reserved far above active "
+    "is cached memory; a largest fit that falls while reserved stays is fragmentation.",
+    "drag: go back in time · arrows, + and −: move and zoom · 0: back to now",
+)
+
+
 def empty() -> Component:
     """Return what is shown while no job is known: what to do, and what is being waited for."""
     return html.Section(
@@ -89,6 +101,7 @@ def picture() -> Component:
         ],
         id=ids.PICTURE,
         className="picture",
+        hidden=True,
     )
 
 
@@ -138,7 +151,11 @@ def _map() -> Component:
     return html.Section(
         [
             parts.panel_head(
-                "Segment map", html.Span(id=ids.MAP_SUMMARY, className="sub"), html.Div(className="grow"), controls
+                "Segment map",
+                html.Span(id=ids.MAP_SUMMARY, className="sub"),
+                html.Div(className="grow"),
+                controls,
+                explained=MAP_EXPLAINED,
             ),
             html.Div(id=ids.MAP_LEGEND, className="legend map-legend"),
             html.Div(
@@ -208,6 +225,7 @@ def _timeline() -> Component:
                 html.Div(className="grow"),
                 html.Button("Back to now", id=ids.TIMELINE_NOW, className="button small", hidden=True),
                 parts.buttons(ids.TIMELINE_WINDOW, windows, "60", "Window"),
+                explained=TIMELINE_EXPLAINED,
             ),
             html.Div(
                 [
@@ -225,6 +243,9 @@ def _timeline() -> Component:
                 ),
                 id=ids.TIMELINE,
                 className="timeline",
+                tabIndex="0",
+                role="group",
+                **{"aria-label": "Fragmentation timeline: arrow keys move, + and - zoom, 0 goes back to now"},
             ),
         ],
         className="card panel timeline-panel",

@@ -30,27 +30,19 @@ def buttons(
     )
 
 
-def explained(title: str, explanation: str, formula: str) -> Component:
-    """Return a title with a hint that shows its explanation on hover and on keyboard focus."""
-    return html.Div(
-        [
-            html.Span(title, className="figure-title"),
-            html.Button(
-                "?",
-                type="button",
-                className="hint",
-                **{"aria-label": f"{title}: {explanation} {formula}"},
-            ),
-            html.Div([html.P(explanation), html.Code(formula)], className="hint-text", **{"aria-hidden": "true"}),
-        ],
-        className="figure-head",
-    )
+def hint(title: str, explanation: str, formula: str) -> list[Component]:
+    """Return a question mark that shows the explanation on hover and on keyboard focus, and tells it to screen readers."""
+    return [
+        html.Button("?", type="button", className="hint", **{"aria-label": f"{title}: {explanation} {formula}"}),
+        html.Div([html.P(explanation), html.Code(formula)], className="hint-text", **{"aria-hidden": "true"}),
+    ]
 
 
 def figure_card(name: str, title: str, explanation: str, formula: str, extra: Component | None = None) -> Component:
     """Return one of the figures over the map; a callback fills the element with the id ``name``."""
     body = html.Div(id=name, className="figure-body")
-    parts = [explained(title, explanation, formula), body]
+    head = html.Div([html.Span(title), *hint(title, explanation, formula)], className="figure-head")
+    parts = [head, body]
     return html.Article([*parts, extra] if extra else parts, className="card figure")
 
 
@@ -80,5 +72,7 @@ def legend(entries: Sequence[tuple[str, str]]) -> list[Component]:
     return [html.Span([html.I(className=f"swatch fill {colour}"), text]) for colour, text in entries]
 
 
-def panel_head(title: str, *children: Component) -> Component:
-    return html.Div([html.H2(title), *children], className="panel-head")
+def panel_head(title: str, *children: Component, explained: tuple[str, str] | None = None) -> Component:
+    """Return a panel's head; ``explained`` is an explanation with a formula or a rule."""
+    about = hint(title, *explained) if explained else []
+    return html.Div([html.Div([html.H2(title), *about], className="panel-title"), *children], className="panel-head")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from dash import Dash, Input, Output
@@ -27,8 +26,7 @@ def register(app: Dash, live: LiveData) -> None:
             raise PreventUpdate
         device = states.find_device(found[1], chosen.device)
         if device is not None and device.backend == "cudaMallocAsync":
-            # What this backend reports is zeros, which would read as facts.
-            stats = replace(stats, counters={name: stats.counters.get(name) for name in _DRIVERS_OWN}, from_map={})
+            stats = cards.without_statistics(stats)
         figures = cards.figures(stats, _last_minute(live, stats), cards.parse_size(size))
         bodies = [parts.figure_body(figure.value, figure.unit, figure.detail, figure.bar) for figure in figures]
         return states.device_name(found[1], chosen.device), *_device_bar(stats), *bodies
@@ -42,9 +40,6 @@ def register(app: Dash, live: LiveData) -> None:
         Input(ids.SELECTION, "data"),
         Input(ids.FIT_SIZE, "value"),
     )(show_figures)
-
-
-_DRIVERS_OWN = ("device_free_bytes", "device_total_bytes")
 
 
 def _last_minute(live: LiveData, stats: DeviceStats) -> Timeline | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vramscope.records import DeviceStats, Timeline
 from vramscope.units import GIB, KIB, MIB, MISSING, format_bytes, format_ratio, split_bytes
@@ -49,6 +49,12 @@ def parse_size(text: str | None) -> int | None:
         return None
     unit_bytes = {**_UNITS, **_DECIMAL}.get(matched[2].lower())
     return None if unit_bytes is None else int(float(matched[1]) * unit_bytes)
+
+
+def without_statistics(stats: DeviceStats) -> DeviceStats:
+    """Return ``stats`` with what the driver tells alone: cudaMallocAsync reports zeros, which would read as facts."""
+    own = {name: stats.counters.get(name) for name in ("device_free_bytes", "device_total_bytes")}
+    return replace(stats, counters=own, from_map={})
 
 
 def total_bytes(stats: DeviceStats) -> int | None:

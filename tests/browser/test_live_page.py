@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PATIENCE_MS, Open, Serve
+from tests.browser.conftest import PATIENCE_MS, Open, Serve, Served
 from tests.fake_live_data import FakeLiveData
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -252,6 +252,25 @@ def test_a_collector_that_goes_leaves_the_picture_and_may_come_back(serve: Serve
     live.connected = True
     expect(page.locator("#light-text")).to_have_text("live")
     expect(page.locator("#banners")).not_to_contain_text("not reachable")
+
+
+def test_a_dashboard_that_goes_and_comes_back_is_found_again(open_page: Open, tmp_path: Path) -> None:
+    live = FakeLiveData()
+    served = Served(live, tmp_path)
+    page = open_page(served.url, offline_errors=True)
+    # WHEN the dashboard's process goes away
+    served.close()
+    # THEN the page says so and keeps its picture
+    expect(page.locator("#server-gone")).to_contain_text("does not answer")
+    assert page.evaluate(COUNT_COLOURS, ["--s-active"])[0] > 1000
+    # AND it goes on by itself when the dashboard is back
+    again = Served(live, tmp_path, port=served.port)
+    expect(page.locator("#server-gone")).not_to_be_visible()
+    # AND with another token it says which URL to open
+    page.context.clear_cookies()
+    expect(page.locator("#server-gone")).to_contain_text("another token")
+    page.context.close()
+    again.close()
 
 
 def test_what_the_collector_and_the_ranks_say_is_shown(serve: Serve, open_page: Open) -> None:

@@ -146,6 +146,14 @@ def test_unknown_counters_are_missing_everywhere() -> None:
         assert found.value == MISSING, name
 
 
+def test_zeros_of_cuda_malloc_async_are_not_shown_as_facts() -> None:
+    found = cards.without_statistics(stats(active_bytes=0, reserved_bytes=0, num_alloc_retries=0))
+    shown = figures(found)
+    assert shown["active"].value == shown["reserved"].value == shown["retries"].value == MISSING
+    # AND what the driver tells stays
+    assert text(shown["active"]) == "5.00 GiB free on the GPU"
+
+
 def test_the_parts_of_the_gpu_add_up_to_it() -> None:
     parts = cards.device_parts(stats(others=GIB))
     assert [part.name for part in parts] == [
