@@ -81,6 +81,7 @@ def create_app(live: LiveData, settings: AppSettings) -> dash.Dash:
     dashboard.api.register(server, live, dumps_folder=settings.dumps_folder)
     dashboard.auth.protect(server, token=settings.token, hosts=settings.hosts)
     dashboard.headers.secure(server, script_hashes=app.csp_hashes())
+    dashboard.headers.preload(server)
     return app
 
 

@@ -95,8 +95,12 @@ def running(arguments: Sequence[str], *, folder: Path, **options: object) -> Ite
         command.end()
 
 
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
 def fetch(url: str, token: str | None = None) -> bytes:
     """Return what a program gets from ``url``; raises HTTPError for a refusal."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=DEADLINE_S) as answer:
+    request = urllib.request.Request(url, headers=bearer(token) if token else {})
+    with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
         return bytes(answer.read())

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.integration.commands import ROOT, VRAMSCOPE, Command, eventually, fetch, running, short_folder
+from tests.integration.commands import ROOT, VRAMSCOPE, Command, bearer, eventually, fetch, running, short_folder
 
 SERVE = (*VRAMSCOPE, "serve", "--port", "0")
 
@@ -189,6 +189,11 @@ def test_the_assets_are_served(folder: Path) -> None:
         assert any(".js" in name for name in assets)
         for name in assets:
             assert fetch(f"{address}{name}", token)
+        # The large scripts that the page needs later are named in its header, and are where that says.
+        with urllib.request.urlopen(urllib.request.Request(address, headers=bearer(token)), timeout=60) as answer:
+            links = re.findall(r"</([^>]+)>; rel=preload; as=script", answer.headers["Link"])
+        assert len(links) == 4
+        assert not any(fetch(f"{address}{name}", token).startswith(b"<!DOCTYPE") for name in links)
         # Everything comes from here: no other host is named by a script or a style sheet.
         assert re.findall(r'(?:href|src)="(?:https?:)?//', page) == []
 

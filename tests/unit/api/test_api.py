@@ -156,7 +156,7 @@ def test_the_timeline_has_lows_and_highs_by_name(client: FlaskClient) -> None:
     assert answer["low"]["active_bytes"][0] < answer["high"]["active_bytes"][0]
     # AND what is unknown is null, since NaN is no JSON
     assert answer["low"]["num_ooms"] == [None] * 50
-    assert {mark["kind"] for mark in answer["marks"]} == {"retry", "user"}
+    assert {"retry", "user"} <= {mark["kind"] for mark in answer["marks"]}
 
 
 def test_a_gap_is_null_in_each_series(client: FlaskClient, live: FakeLiveData) -> None:
