@@ -35,11 +35,11 @@ def client(folder: Path) -> Iterator[Client]:
 
 
 def job_of(client: Client, *, ranks: int) -> dict[str, Any]:
-    """Wait for the job with so many ranks, and return it."""
+    """Wait for the job with so many ranks, each of which has told its device, and return it."""
 
     def look() -> dict[str, Any] | None:
         jobs = client.call("jobs").header["result"]["jobs"]
-        return next((job for job in jobs if len(job["ranks"]) == ranks), None)
+        return next((job for job in jobs if sum(bool(rank["devices"]) for rank in job["ranks"]) == ranks), None)
 
     return wait_for(look, f"a job of {ranks} ranks", within_s=START_S)
 

@@ -13,6 +13,7 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 
 from vramscope.agent.job import ALLOC_CONF_VARIABLES
+from vramscope.agent.paths import socket_path
 from vramscope.allocator import parse_alloc_conf
 from vramscope.demo.settings import DemoSettings
 from vramscope.errors import VramscopeError
@@ -22,14 +23,17 @@ def run(settings: DemoSettings) -> int:
     """Run the job until it ends or SIGINT or SIGTERM stops it; call it from the main thread.
 
     Return 0, a job that ran out of memory included, since a scenario may be about that, or 1 where a rank failed. Raises
-    VramscopeError, and BadInputError for allocator settings that PyTorch would refuse.
+    VramscopeError, and BadInputError for allocator settings that PyTorch would refuse and for a path too long for a socket.
     """
     if importlib.util.find_spec("torch") is None:
         raise VramscopeError(
             "the demo trains with PyTorch, which is not installed here (its build without CUDA is enough); "
             f"run: {sys.executable} -m pip install 'vramscope[demo]'"
         )
+    # Here, where an error can still be one line.
     parse_alloc_conf(settings.alloc_conf)
+    if settings.runtime_folder is not None:
+        socket_path(settings.runtime_folder)
     run_id = f"demo-{os.getpid()}-{int(time.time())}"
     # Ctrl-C in a terminal reaches every process; the children inherit that it is ignored, and are stopped by SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

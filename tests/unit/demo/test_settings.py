@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +44,8 @@ def test_without_torch_one_line_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_settings_that_pytorch_would_refuse_are_refused_before_a_process_starts() -> None:
     with pytest.raises(BadInputError, match="expandable"):
         main.run(DemoSettings(alloc_conf="expandable_segments:perhaps"))
+
+
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused_before_a_process_starts(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="socket path"):
+        main.run(DemoSettings(runtime_folder=tmp_path / ("x" * 100)))
