@@ -87,6 +87,7 @@ def create_app(live: LiveData, settings: AppSettings) -> dash.Dash:
 
 def serve(settings: ServeSettings) -> int:
     """Serve the dashboard until a signal; a collector that it had to start stops with it. Returns the exit status."""
+    serving.exit_on_signals()
     listening = serving.bind(settings.host, settings.port)
     collector_pid = ensure_running(settings.collector) if settings.start_collector else None
     try:
@@ -104,14 +105,11 @@ def serve(settings: ServeSettings) -> int:
         )
         if collector_pid is not None:
             lines.append(f"no collector was running: started one (pid {collector_pid}) that stops with this dashboard")
-        serving.serve(app.server, listening, base_path=settings.base_path, when_ready=lambda: _say(lines))
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+        serving.serve(app.server, listening, base_path=settings.base_path)
     finally:
         if collector_pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(collector_pid, signal.SIGTERM)
     return 0
-
-
-def _say(lines: list[str]) -> None:
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()

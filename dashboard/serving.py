@@ -7,7 +7,6 @@ import getpass
 import logging
 import signal
 import socket
-from collections.abc import Callable
 from types import FrameType
 
 import flask
@@ -53,20 +52,28 @@ def addresses(host: str, port: int, *, token: str, base_path: str) -> list[str]:
     here = socket.gethostname()
     name = here if host in EVERY_ADDRESS else host
     target = "127.0.0.1" if host in (*EVERY_ADDRESS, "localhost") else _in_url(host)
-    page = f"{base_path}?token={token}"
-    lines = [f"vramscope: http://{_in_url(name)}:{port}{page}"]
-    lines.append(f"from another machine: ssh -L {port}:{target}:{port} {getpass.getuser()}@{here}")
-    if target == "127.0.0.1" and name == host:
-        lines[-1] += "   (then open the same URL there)"
-    return lines
+    return [
+        f"vramscope: http://{_in_url(name)}:{port}{base_path}?token={token}",
+        f"from another machine, first: ssh -L {port}:{target}:{port} {getpass.getuser()}@{here}",
+    ]
 
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def serve(server: flask.Flask, listening: socket.socket, *, base_path: str, when_ready: Callable[[], None]) -> None:
-    """Answer requests on ``listening`` until SIGTERM or SIGINT; ``when_ready`` is called just before the first."""
+def exit_on_signals() -> None:
+    """Let SIGTERM and SIGINT raise SystemExit(0) in the main thread from now on, so that ``finally`` clauses run."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _exit)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+def serve(server: flask.Flask, listening: socket.socket, *, base_path: str) -> None:
+    """Answer requests on ``listening`` until a signal; see exit_on_signals."""
     # It warns of each request that waits for a thread, which under load is every one.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     running = waitress.create_server(
@@ -79,13 +86,6 @@ def serve(server: flask.Flask, listening: socket.socket, *, base_path: str, when
         max_request_body_size=MAX_REQUEST_BYTES,
         asyncore_use_poll=True,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
-    when_ready()
-    # waitress takes SystemExit as the request to finish what is under way and return.
+    # waitress takes the SystemExit of a signal as the request to finish what is under way and return.
     running.run()
     running.close()
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(0)

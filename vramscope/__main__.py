@@ -32,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"vramscope {arguments.command} needs the package {error.name}, which is not installed here; "
             f"run: {sys.executable} -m pip install 'vramscope[{EXTRAS[arguments.command]}]'"
         )
+    except KeyboardInterrupt:
+        return 130  # Ctrl-C before the command took its signals over
 
 
 def complain(line: str) -> int:

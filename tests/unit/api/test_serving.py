@@ -19,7 +19,7 @@ def test_the_url_carries_the_token_and_the_tunnel_ends_where_it_listens(monkeypa
     monkeypatch.setattr("getpass.getuser", lambda: "ada")
     url, tunnel = lines("127.0.0.1")
     assert url == "vramscope: http://127.0.0.1:8050/?token=a-token"
-    assert tunnel.startswith("from another machine: ssh -L 8050:127.0.0.1:8050 ada@node-03 ")
+    assert tunnel == "from another machine, first: ssh -L 8050:127.0.0.1:8050 ada@node-03"
 
 
 def test_on_every_address_the_url_has_the_machines_name(monkeypatch: pytest.MonkeyPatch) -> None:
