@@ -160,7 +160,8 @@ class Job:
 
     def device_truth(self, index: int) -> dict[str, Any]:
         free_bytes, total_bytes = torch.cuda.mem_get_info(index)
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        # CUDA_VISIBLE_DEVICES renumbers the job's devices, and not NVML's.
+        handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda._get_nvml_device_index(index))
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         return {
             "stats": torch.cuda.memory_stats(index),

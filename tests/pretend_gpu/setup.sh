@@ -5,6 +5,6 @@
 set -eu
 cd "$(dirname "$0")/../.."
 python=.venv-pretend/bin/python
-[ -x "$python" ] || "${PYTHON:-python3}" -m venv .venv-pretend
+"$python" -m pip --version >/dev/null 2>&1 || "${PYTHON:-python3}" -m venv --clear .venv-pretend
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps torch==2.14.1 -r tests/pretend_gpu/requirements.txt
 "$python" -m vramscope.pretend_gpu.build .pretend

@@ -164,11 +164,11 @@ def test_gpus_are_matched_by_uuid_where_the_job_renumbers_them(machine: Machine)
     # WHEN it has trained
     job.do("train 1")
 
-    # THEN its reading is that of GPU 1
-    stats = settled_stats(api, job, 0)
-    check_counters(stats, job, 0)
-    assert (stats["nvml"]["nvml_index"], stats["nvml"]["total_bytes"]) == (1, 3 * GIB)
-    assert stats["nvml"]["processes"] == [[job.truth["pid"], stats["reserved_bytes"]]]
+    # THEN all its figures are right, and its reading is that of GPU 1
+    check_device(api, job, 0)
+    reading = settled_stats(api, job, 0)["nvml"]
+    assert (reading["nvml_index"], reading["total_bytes"]) == (1, 3 * GIB)
+    assert [pid for pid, _ in reading["processes"]] == [job.truth["pid"]]
 
 
 @pytest.mark.parametrize(("nvml", "fault"), [(False, {}), (True, {"FAKE_NVML_FAIL": "15"})])
