@@ -211,8 +211,9 @@
     return -1;
   }
 
-  /** Return bytes by state ([active, pending, inactive, unmapped]), and address, of each row. */
+  /** Return bytes by state ([active, pending, inactive, unmapped]), and address, of each row; worked out once. */
   function rowSums(picture) {
+    if (picture.sums) return picture.sums;
     const rows = Array.from(picture.rowStream, () => ({ address: Infinity, bytes: [0, 0, 0, 0] }));
     for (let line = 0; line < picture.lineRow.length; line++) {
       const row = rows[picture.lineRow[line]];
@@ -221,8 +222,26 @@
         row.bytes[picture.pieceState[i] & STATE_MASK] += realBytes(picture, i);
       }
     }
+    picture.sums = rows;
     return rows;
   }
 
-  vramscope.raster = { parse, paint, linePixels, hit, lineOf, block, pieceAt, rowSums, UNMAPPED, CONTINUES };
+  /** Return the piece before or after the block of a piece. */
+  function beside(picture, piece, step) {
+    const found = block(picture, piece);
+    const next = step < 0 ? found.first - 1 : found.last + 1;
+    return Math.min(Math.max(next, 0), picture.pieceUnits.length - 1);
+  }
+
+  /** Return the piece above or below the middle of a piece. */
+  function across(picture, piece, step) {
+    const line = lineOf(picture, piece);
+    const next = Math.min(Math.max(line + step, 0), picture.lineRow.length - 1);
+    const middle = picture.pieceStart[piece] + picture.pieceUnits[piece] / 2;
+    const share = (middle * UNIT_BYTES) / picture.lineBytes[line];
+    const found = hit(picture, { x0: 0, x1: 1, y0: next, y1: next + 1 }, Math.min(share, 0.999999), 0.5);
+    return found < 0 ? picture.lineFirst[next + 1] - 1 : found;
+  }
+
+  vramscope.raster = { parse, paint, linePixels, hit, lineOf, block, pieceAt, beside, across, rowSums, UNMAPPED };
 })();
