@@ -118,7 +118,9 @@ def measure(url: str, seconds: float) -> dict[str, list[float]]:
 
 
 def drag(page: Page, box: FloatRect, seconds: float) -> None:
-    """Drag the map in circles with the mouse held down."""
+    """Drag the map in circles with the mouse held down. Raises AssertionError where it did not follow."""
+    lines = page.locator("#map-lines")
+    before = lines.inner_text()
     middle_x, middle_y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     end = time.monotonic() + seconds
     page.mouse.move(middle_x, middle_y)
@@ -128,6 +130,9 @@ def drag(page: Page, box: FloatRect, seconds: float) -> None:
         step += 1
         angle = step / 12
         page.mouse.move(middle_x + math.sin(angle) * box["width"] / 4, middle_y + math.cos(angle) * box["height"] / 4)
+    page.mouse.move(middle_x, middle_y - box["height"] / 3, steps=3)
+    page.wait_for_timeout(100)
+    assert lines.inner_text() != before, "the map did not follow the mouse, so nothing was measured"
     page.mouse.up()
 
 

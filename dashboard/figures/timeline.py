@@ -208,14 +208,15 @@ def _marks(
                         "y": 1,
                         "yref": "paper",
                         "yanchor": "bottom",
-                        "yshift": -row * LABEL_ROW_PX,
+                        "yshift": (LABEL_ROWS - 1 - row) * LABEL_ROW_PX,
                         "showarrow": False,
                     },
                     **{"xanchor": "right" if left else "left", "xshift": -3 if left else 3},
-                    **{"text": escape(text), "font": {"color": colour, "size": 11}, "bgcolor": "var(--panel)"},
+                    **{"text": escape(text), "font": {"color": colour, "size": 11}},
                 }
             )
-    return shapes, annotations, len(marks) - len(annotations)
+    # Later shapes lie on top, and the important ones come first in the list.
+    return shapes[::-1], annotations, len(marks) - len(annotations)
 
 
 def place_labels(

@@ -140,6 +140,29 @@ def test_the_keyboard_moves_selects_and_clears(serve: Serve, open_page: Open) ->
     expect(page.locator("#block-facts")).to_contain_text("Click a block")
 
 
+def test_the_script_reads_every_block_as_python_wrote_it(serve: Serve, open_page: Open) -> None:
+    # GIVEN a map with cut rows and shortened gaps
+    live = FakeLiveData(blocks=900, expandable=True, updates_per_s=0.001)
+    page = open_page(serve(live))
+    found = live.device_map("job-1", 0, 0)
+    assert found is not None
+    # WHEN the script takes the frame apart, and looks each block up by its address
+    blocks = page.evaluate("""async () => {
+      const { parse, block, pieceAt } = vramscope.raster;
+      const picture = parse(await (await fetch("live/blocks.bin?job=job-1&device=0&rank=0")).arrayBuffer());
+      const found = [];
+      for (let i = 0; i < picture.pieceState.length; i++) {
+        const { first, address, bytes, state } = block(picture, i);
+        if (first === i && state !== 3) found.push([address, bytes, block(picture, pieceAt(picture, address)).address]);
+      }
+      return found;
+    }""")
+    # THEN they are the blocks of the map
+    read = sorted((address, size) for address, size, _ in blocks)
+    assert read == list(zip(found.block_address.tolist(), found.block_bytes.tolist(), strict=True))
+    assert all(address == again for address, _, again in blocks)
+
+
 def test_a_row_of_the_table_selects_its_block_in_the_map(serve: Serve, open_page: Open) -> None:
     page = open_page(serve(FakeLiveData(updates_per_s=0.001)))
     row = page.locator("#owner-grid .ag-center-cols-container .ag-row", has_text="layers.").first
@@ -227,6 +250,22 @@ def test_without_a_job_the_page_teaches_and_then_picks_one_up(serve: Serve, open
     # THEN it is shown without a reload
     page.wait_for_selector("#picture[data-painted]")
     expect(page.locator("#empty")).not_to_be_visible()
+
+
+def test_a_rank_without_a_gpu_shows_no_figures_of_another(serve: Serve, open_page: Open) -> None:
+    live = FakeLiveData()
+    page = open_page(serve(live))
+    expect(page.locator("#card-active .value")).not_to_have_text("–")
+    # WHEN what is shown has no GPU, as before CUDA is initialised
+    live.devices = 0
+    # THEN nothing of what was there stands for it
+    expect(page.locator("#banners")).to_contain_text("has not used a GPU yet")
+    expect(page.locator("#card-active .value")).to_have_text("–")
+    expect(page.locator("#map-summary")).to_have_text("no map has arrived yet")
+    expect(page.locator("#timeline-note")).to_have_text("no samples yet")
+    # AND it is shown once it is there
+    live.devices = 1
+    expect(page.locator("#card-active .value")).not_to_have_text("–")
 
 
 def test_a_job_that_ends_stays_and_is_marked(serve: Serve, open_page: Open) -> None:
