@@ -158,7 +158,9 @@
         const first = selection === null;
         selection = chosen;
         if (!ready()) {
+          token = null;
           vramscope.segmentMap.forget();
+          vramscope.timeline.clear();
           return;
         }
         const query = new URLSearchParams({ job: chosen.job, rank: chosen.rank, gpu: chosen.device });

@@ -8,6 +8,7 @@
   const FOLLOW_MS = 1000;
   const FOLLOW_LONG_MS = 5000;
   const LONG_WINDOW_S = 600;
+  const NARROW_PX = 500;
 
   let plotted = null;
   let windowS = 60; // 0: everything there is
@@ -93,7 +94,8 @@
     const found = await vramscope.live.ask("live/timeline.json", wanted, mine.signal);
     if (mine.signal.aborted) return;
     asked = null;
-    if (found && !found.nothing && !found.error) {
+    if (found && found.nothing) clear();
+    else if (found) {
       figure = found;
       show();
     }
@@ -107,6 +109,43 @@
     timer = setTimeout(load, windowS && windowS <= LONG_WINDOW_S ? FOLLOW_MS : FOLLOW_LONG_MS);
   }
 
+  /** Return a layout with the page's fonts, colours and margins around what the figure gives. */
+  function styled(layout) {
+    const theme = vramscope.theme;
+    const line = theme.colour("--line");
+    const muted = theme.colour("--muted");
+    const text = theme.colour("--text");
+    const axis = { gridcolor: line, linecolor: line, zeroline: false, automargin: false };
+    const ticks = plotted.clientWidth < NARROW_PX ? 4 : 8;
+    return {
+      ...layout,
+      uirevision: "timeline",
+      margin: { l: 62, r: 14, t: 32, b: 24 },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: muted },
+      showlegend: false,
+      dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "pan",
+      hovermode: "x unified",
+      hoverlabel: { bgcolor: theme.colour("--panel"), bordercolor: line, font: { color: text, size: 11 } },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: muted, activecolor: text },
+      xaxis: { ...axis, ...layout.xaxis, showline: true, nticks: ticks, tickangle: 0, hoverformat: "%H:%M:%S.%L" },
+      yaxis: { ...axis, ...layout.yaxis, fixedrange: true, nticks: 5 },
+    };
+  }
+
+  function setNote(text) {
+    const note = element("timeline-note");
+    if (note.textContent !== text) note.textContent = text;
+  }
+
+  /** Show nothing: no device is chosen, or nothing is known of it. */
+  function clear() {
+    figure = null;
+    setNote("no samples yet");
+    if (plotted) window.Plotly.react(plotted, [], styled({ xaxis: { visible: false }, yaxis: { visible: false } }));
+  }
+
   function show() {
     if (!figure || !plotted) return;
     const theme = vramscope.theme;
@@ -115,27 +154,9 @@
     for (const shape of layout.shapes) [shape.x0, shape.x1] = [toLocal(shape.x0), toLocal(shape.x1)];
     for (const label of layout.annotations) label.x = toLocal(label.x);
     layout.xaxis.range = (range || figure.range_ms).map(toLocal);
-    const line = theme.colour("--line");
-    const muted = theme.colour("--muted");
-    const axis = { gridcolor: line, linecolor: line, zeroline: false, automargin: false };
-    window.Plotly.react(plotted, data, {
-      ...layout,
-      uirevision: "timeline",
-      margin: { l: 62, r: 14, t: 18, b: 24 },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: muted },
-      showlegend: false,
-      dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "pan",
-      hovermode: "x unified",
-      hoverlabel: { bgcolor: theme.colour("--panel"), bordercolor: line, font: { color: theme.colour("--text"), size: 11 } },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: muted, activecolor: theme.colour("--text") },
-      xaxis: { ...axis, ...layout.xaxis, showline: true, nticks: plotted.clientWidth < 500 ? 4 : 8, tickangle: 0, hoverformat: "%H:%M:%S.%L" },
-      yaxis: { ...axis, ...layout.yaxis, fixedrange: true, nticks: 5 },
-    });
-    const note = element("timeline-note");
-    if (note.textContent !== figure.note) note.textContent = figure.note;
+    window.Plotly.react(plotted, data, styled(layout));
+    setNote(figure.note);
   }
 
-  vramscope.timeline = { attach, load, show, setWindow, backToNow, escape };
+  vramscope.timeline = { attach, load, show, clear, setWindow, backToNow, escape };
 })();

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dash import Dash, Input, Output
+from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from dashboard import ids
@@ -22,14 +23,16 @@ def register(app: Dash, live: LiveData) -> None:
         chosen = Selection(**(selection or {}))
         found = find_rank(live.jobs(), chosen)
         stats = live.stats(chosen.job, chosen.device, chosen.rank) if chosen.job and chosen.device is not None else None
-        if stats is None or found is None:
+        if found is None:
             raise PreventUpdate
+        name = states.device_name(found[1], chosen.device)
+        if stats is None:
+            return name, None, None, *map(_body, cards.no_figures())
         device = states.find_device(found[1], chosen.device)
         if device is not None and device.backend == "cudaMallocAsync":
             stats = cards.without_statistics(stats)
         figures = cards.figures(stats, _last_minute(live, stats), cards.parse_size(size))
-        bodies = [parts.figure_body(figure.value, figure.unit, figure.detail, figure.bar) for figure in figures]
-        return states.device_name(found[1], chosen.device), *_device_bar(stats), *bodies
+        return name, *_device_bar(stats), *map(_body, figures)
 
     app.callback(
         Output(ids.DEVICE_NAME, "children"),
@@ -40,6 +43,10 @@ def register(app: Dash, live: LiveData) -> None:
         Input(ids.SELECTION, "data"),
         Input(ids.FIT_SIZE, "value"),
     )(show_figures)
+
+
+def _body(figure: cards.Figure) -> list[Component]:
+    return parts.figure_body(figure.value, figure.unit, figure.detail, figure.bar)
 
 
 def _last_minute(live: LiveData, stats: DeviceStats) -> Timeline | None:

@@ -51,6 +51,11 @@ def parse_size(text: str | None) -> int | None:
     return None if unit_bytes is None else int(float(matched[1]) * unit_bytes)
 
 
+def no_figures() -> tuple[Figure, ...]:
+    """Return six figures for a device of which nothing has arrived."""
+    return (Figure(MISSING, "", (("nothing has arrived yet", ""),)),) * 6
+
+
 def without_statistics(stats: DeviceStats) -> DeviceStats:
     """Return ``stats`` with what the driver tells alone: cudaMallocAsync reports zeros, which would read as facts."""
     own = {name: stats.counters.get(name) for name in ("device_free_bytes", "device_total_bytes")}

@@ -71,9 +71,9 @@ def find_device(rank: RankInfo, number: int | None) -> DeviceInfo | None:
 
 
 def device_name(rank: RankInfo, number: int | None) -> str:
-    """Return "GPU 0 · NVIDIA H100 80GB HBM3"."""
+    """Return "GPU 0 · NVIDIA H100 80GB HBM3", or that the rank has none yet."""
     device = find_device(rank, number)
-    return f"GPU {number} · {device.name}" if device else "GPU"
+    return f"GPU {number} · {device.name}" if device else "no GPU in use yet"
 
 
 def agent_cost(stats: DeviceStats) -> str:
