@@ -37,7 +37,7 @@ def _text_column(field: str, name: str, flex: float, least_px: int) -> dict[str,
 
 
 _COLUMNS: list[dict[str, Any]] = [
-    _text_column("owner", "Owner", 1.35, 76),
+    _text_column("owner", "Owner", 1.35, 88),
     _text_column("name", "Tensor", 1.7, 84),
     _text_column("shape", "Shape", 0.8, 58),
     _text_column("dtype", "Type", 0.6, 50),
