@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dashboard.maps import owners_of
 from vramscope import owners
 from vramscope.columns import DeviceMap, to_segments
 from vramscope.metrics import MapFigures
@@ -64,7 +65,7 @@ def device_owners(found: DeviceMap, *, limit: int) -> dict[str, Any]:
 
     The ``bytes`` of all entries add up to ``active_bytes``, however many tensors are left out.
     """
-    assigned = owners.assign(found)
+    assigned = owners_of(found)
     totals = owners.totals(found, assigned)
     listed = [_owner(row) for row in owners.top_tensors(found, assigned, limit)]
     unnamed_blocks = (assigned.tensor < 0) & (assigned.category != owners.NO_OWNER)

@@ -72,6 +72,10 @@ class DeviceMap:
 _SEGMENT_COLUMNS = ("address", "total_bytes", "stream", "pool_a", "pool_b", "is_small", "is_expandable", "first_block")
 _BLOCK_COLUMNS = ("address", "bytes", "requested_bytes", "state")
 REQUIRED = tuple(f"segment_{name}" for name in _SEGMENT_COLUMNS) + tuple(f"block_{name}" for name in _BLOCK_COLUMNS)
+_TENSOR_COLUMNS = ("tensor_address", "tensor_bytes", "tensor_category")
+_U8_COLUMNS = ("segment_is_small", "segment_is_expandable", "block_state", "tensor_category")
+_TYPES = {name: np.dtype(np.uint64) for name in (*REQUIRED, *_TENSOR_COLUMNS, "boundary_address")}
+_TYPES |= {"segment_first_block": np.dtype(np.uint32), **dict.fromkeys(_U8_COLUMNS, np.dtype(np.uint8))}
 _DTYPES = {"B": np.uint8, "I": np.uint32, "i": np.int32, "q": np.int64, "Q": np.uint64, "d": np.float64}
 
 
@@ -92,28 +96,44 @@ def from_frame(frame: Frame) -> DeviceMap:
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise WireError(f"a map came without the columns {', '.join(missing)}; the job runs another vramscope")
+    known = {name: values for name, values in arrays.items() if name in _TYPES}
+    strange = [name for name, values in known.items() if values.dtype != _TYPES[name]]
+    if strange:
+        raise WireError(f"a map's columns {', '.join(strange)} are of another type; the job runs another vramscope")
     labels = _labels(arrays.get("tensor_labels"))
-    optional = {name: arrays[name] for name in ("tensor_address", "tensor_bytes", "tensor_category") if name in arrays}
+    optional = {name: known[name] for name in _TENSOR_COLUMNS if name in known}
     found = DeviceMap(
-        device=int(frame.header.get("device", 0)),
-        time_unix_us=int(frame.header.get("time_unix_us", 0)),
-        version=int(frame.header.get("version", 0)),
+        device=_integer(frame.header, "device"),
+        time_unix_us=_integer(frame.header, "time_unix_us"),
+        version=_integer(frame.header, "version"),
         **{name: arrays[name] for name in REQUIRED},
         **optional,
         tensor_labels=labels,
-        boundary_address=arrays.get("boundary_address"),
+        boundary_address=known.get("boundary_address"),
     )
     check(found)
     return found
+
+
+def _integer(header: Mapping[str, Any], name: str) -> int:
+    value = header.get(name, 0)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WireError(f"a map's {name} is not an integer")
+    return value
 
 
 def _labels(raw: npt.NDArray[Any] | None) -> tuple[tuple[str, str, str], ...]:
     if raw is None or not len(raw):
         return ()
     try:
-        return tuple((str(name), str(shape), str(dtype)) for name, shape, dtype in json.loads(raw.tobytes()))
+        return tuple((_text(name), _text(shape), _text(dtype)) for name, shape, dtype in json.loads(raw.tobytes()))
     except (ValueError, TypeError, RecursionError):
         raise WireError("a map's tensor labels are not a list of (name, shape, dtype)") from None
+
+
+def _text(value: object) -> str:
+    """Return ``value`` as text that can be written as UTF-8: JSON lets half of a surrogate pair through."""
+    return str(value).encode(errors="replace").decode()
 
 
 def check(found: DeviceMap) -> None:
@@ -133,8 +153,24 @@ def check(found: DeviceMap) -> None:
         raise WireError("a map has a block state that this version does not know")
     if len(found.tensor_category) and int(found.tensor_category.max()) >= len(CATEGORIES):
         raise WireError("a map has an owner category that this version does not know")
-    if segments and np.any(np.add.reduceat(found.block_bytes, first[:-1].astype(np.intp)) != found.segment_total_bytes):
+    if segments and not _blocks_fill_segments(found):
         raise WireError("a map's blocks do not fill their segments")
+
+
+def _blocks_fill_segments(found: DeviceMap) -> bool:
+    """Return whether each block begins where the one before ends, from the segment's start to its end."""
+    starts = found.segment_first_block[:-1].astype(np.intp)
+    ends = found.block_address + found.block_bytes
+    expected = np.empty_like(found.block_address)
+    expected[1:] = ends[:-1]
+    expected[starts] = found.segment_address
+    lasts = found.segment_first_block[1:].astype(np.intp) - 1
+    # An end below its start has overflowed 64 bits.
+    return bool(
+        np.array_equal(found.block_address, expected)
+        and np.array_equal(ends[lasts], found.segment_address + found.segment_total_bytes)
+        and np.all(ends > found.block_address)
+    )
 
 
 def from_segments(segments: Iterable[Mapping[str, Any]], *, device: int, time_unix_us: int = 0) -> DeviceMap:

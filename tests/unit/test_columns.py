@@ -42,6 +42,18 @@ def frame_of(found: DeviceMap, *, leave_out: str = "", **more: bytes) -> Frame:
     return Frame(header, payload)
 
 
+def with_column(sent: Frame, name: str, typecode: str, values: list[int]) -> Frame:
+    """Return ``sent`` with the values, and perhaps the type, of one column replaced."""
+    columns, payload, offset = [], b"", 0
+    for own_name, own_typecode, count in sent.header["columns"]:
+        length = array(own_typecode).itemsize * count
+        is_it = own_name == name
+        columns.append([name, typecode, len(values)] if is_it else [own_name, own_typecode, count])
+        payload += array(typecode, values).tobytes() if is_it else sent.payload[offset : offset + length]
+        offset += length
+    return Frame({**sent.header, "columns": columns}, payload)
+
+
 def test_segments_of_one_device_come_back_as_they_were() -> None:
     # GIVEN segments out of order, one of them another device's
     segments = [TWO[1], segment((2 * MIB, "live"), at=2 * GIB, device=1), TWO[0]]
@@ -157,3 +169,56 @@ def _plain_pickle(path: Path) -> Any:
 
     with path.open("rb") as file:
         return Plain(file).load()
+
+
+@pytest.mark.parametrize(
+    ("name", "typecode", "values"),
+    [("block_bytes", "I", [1, 2, 3, 4]), ("block_state", "Q", [0, 0, 0, 0]), ("segment_first_block", "Q", [0, 3, 4])],
+)
+def test_a_column_of_another_type_is_refused(name: str, typecode: str, values: list[int]) -> None:
+    with pytest.raises(WireError, match=f"{name} are of another type"):
+        from_frame(with_column(frame_of(device_map(*TWO)), name, typecode, values))
+
+
+@pytest.mark.parametrize("address", [0, 2**64 - 1])
+def test_a_block_that_lies_outside_its_segment_is_refused(address: int) -> None:
+    # GIVEN a map in which one block claims another address
+    sent = device_map(*TWO)
+    moved = [address, *sent.block_address.tolist()[1:]]
+    # THEN it is not believed
+    with pytest.raises(WireError, match="do not fill"):
+        from_frame(with_column(frame_of(sent), "block_address", "Q", moved))
+
+
+def test_blocks_whose_sizes_wrap_around_are_refused() -> None:
+    # GIVEN sizes whose sum is the segment's only because 64 bits overflow
+    sent = device_map(segment((MIB, "live"), (MIB, "free")))
+    wrapping = [2**64 - MIB, 3 * MIB]
+    with pytest.raises(WireError, match="do not fill"):
+        from_frame(with_column(frame_of(sent), "block_bytes", "Q", wrapping))
+
+
+@pytest.mark.parametrize("field", ["device", "time_unix_us", "version"])
+@pytest.mark.parametrize("value", ["one", None, 1.5, True, [1]])
+def test_a_header_without_its_integers_is_refused(field: str, value: object) -> None:
+    sent = frame_of(device_map(*TWO))
+    with pytest.raises(WireError, match=f"{field} is not an integer"):
+        from_frame(Frame({**sent.header, field: value}, sent.payload))
+
+
+def test_half_a_surrogate_pair_in_a_label_becomes_writable_text() -> None:
+    # GIVEN a label that JSON can say and UTF-8 cannot
+    sent = device_map(*TWO)
+    found = from_frame(
+        frame_of(
+            replace(
+                sent,
+                tensor_address=sent.block_address[:1],
+                tensor_bytes=sent.block_bytes[:1],
+                tensor_category=sent.block_state[:1],
+            ),
+            tensor_labels=b'[["\\ud800", "", ""]]',
+        )
+    )
+    # THEN it is read as text that can be sent on
+    assert found.tensor_labels == (("?", "", ""),)
