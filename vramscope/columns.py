@@ -74,7 +74,9 @@ _BLOCK_COLUMNS = ("address", "bytes", "requested_bytes", "state")
 REQUIRED = tuple(f"segment_{name}" for name in _SEGMENT_COLUMNS) + tuple(f"block_{name}" for name in _BLOCK_COLUMNS)
 _TENSOR_COLUMNS = ("tensor_address", "tensor_bytes", "tensor_category")
 _U8_COLUMNS = ("segment_is_small", "segment_is_expandable", "block_state", "tensor_category")
-_TYPES = {name: np.dtype(np.uint64) for name in (*REQUIRED, *_TENSOR_COLUMNS, "boundary_address")}
+_TYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(np.uint64) for name in (*REQUIRED, *_TENSOR_COLUMNS, "boundary_address")
+}
 _TYPES |= {"segment_first_block": np.dtype(np.uint32), **dict.fromkeys(_U8_COLUMNS, np.dtype(np.uint8))}
 _DTYPES = {"B": np.uint8, "I": np.uint32, "i": np.int32, "q": np.int64, "Q": np.uint64, "d": np.float64}
 
@@ -153,6 +155,8 @@ def check(found: DeviceMap) -> None:
         raise WireError("a map has a block state that this version does not know")
     if len(found.tensor_category) and int(found.tensor_category.max()) >= len(CATEGORIES):
         raise WireError("a map has an owner category that this version does not know")
+    if np.any(found.tensor_address + found.tensor_bytes < found.tensor_address):
+        raise WireError("a map has a tensor that ends before it begins")
     if segments and not _blocks_fill_segments(found):
         raise WireError("a map's blocks do not fill their segments")
 

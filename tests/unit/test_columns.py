@@ -222,3 +222,11 @@ def test_half_a_surrogate_pair_in_a_label_becomes_writable_text() -> None:
     )
     # THEN it is read as text that can be sent on
     assert found.tensor_labels == (("?", "", ""),)
+
+
+def test_a_tensor_whose_size_wraps_around_is_refused() -> None:
+    # GIVEN a tensor in a block whose end, in 64 bits, lies before its start
+    sent = device_map(*TWO)
+    tensor = {"tensor_address": sent.block_address[:1], "tensor_bytes": np.array([2**64 - 1], np.uint64)}
+    with pytest.raises(WireError, match="ends before it begins"):
+        check(replace(sent, **tensor, tensor_category=sent.block_state[:1], tensor_labels=(("a", "", ""),)))
