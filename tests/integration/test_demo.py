@@ -108,6 +108,18 @@ def test_the_leak_runs_out_of_memory_says_so_and_ends(folder: Path, client: Clie
     assert stats["counters"]["allocated_bytes"] > 128 << 20
 
 
+def test_a_torch_that_cannot_be_imported_is_one_line_for_all_ranks(folder: Path) -> None:
+    # GIVEN a torch of which a library is missing
+    (folder / "site" / "torch").mkdir(parents=True)
+    (folder / "site" / "torch" / "__init__.py").write_text("raise OSError('libtorch_cpu.so: cannot open')")
+    # WHEN two ranks are to train with it
+    demo = Command([*DEMO, "--ranks", "2"], folder=folder, environ={"PYTHONPATH": str(folder / "site")})
+    # THEN one line says so, and how to see why
+    assert demo.process.wait(START_S) == 1
+    assert demo.errors.count("\n") == 1
+    assert "cannot be imported; to see why, run: " in demo.errors
+
+
 def test_ctrl_c_ends_all_ranks_without_a_traceback(folder: Path) -> None:
     # GIVEN a demo in a process group of its own, as a terminal starts it
     demo = Command(["setsid", *DEMO, "--ranks", "2"], folder=folder)

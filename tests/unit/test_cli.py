@@ -96,6 +96,7 @@ def test_an_error_for_people_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys
         ["demo", "--ranks", "0"],
         ["demo", "--scenario", "nothing"],
         ["demo", "--capacity", "much"],
+        ["demo", "--capacity", "0"],
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import vramscope
 from vramscope.agent import paths
-from vramscope.demo.settings import SCENARIOS, DemoSettings
+from vramscope.demo.settings import LEAST_GPU_BYTES, SCENARIOS, DemoSettings
 from vramscope.errors import BadInputError
-from vramscope.units import parse_bytes
+from vramscope.units import format_bytes, parse_bytes
 
 EPILOG = "In the job: import vramscope; vramscope.attach(model, optimizer)"
 
@@ -91,7 +91,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         help="training processes, each with a GPU of its own (%(default)s)",
     )
     parser.add_argument("--steps", type=_positive, help="end after so many steps (endless)")
-    parser.add_argument("--capacity", type=_size, help="each simulated GPU's memory, as 24GiB (the scenario's own)")
+    parser.add_argument("--capacity", type=_capacity, help="each simulated GPU's memory, as 24GiB (the scenario's own)")
     parser.add_argument("--alloc-conf", default="", help="allocator settings, as in PYTORCH_ALLOC_CONF")
     parser.add_argument("--small", action="store_true", help="train a tiny model")
     parser.add_argument("--no-history", action="store_true", help="record no stacks")
@@ -128,8 +128,11 @@ def _base_path(text: str) -> str:
     return path
 
 
-def _size(text: str) -> int:
+def _capacity(text: str) -> int:
     try:
-        return parse_bytes(text)
+        size_bytes = parse_bytes(text)
     except BadInputError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if size_bytes < LEAST_GPU_BYTES:
+        raise argparse.ArgumentTypeError(f"{text} is not at least {format_bytes(LEAST_GPU_BYTES)}")
+    return size_bytes

@@ -18,6 +18,9 @@ from vramscope.allocator import parse_alloc_conf
 from vramscope.demo.settings import DemoSettings
 from vramscope.errors import VramscopeError
 
+# The exit status of a rank in which torch is installed and does not work. (Every rank finds that, so the parent says it once.)
+_BROKEN_TORCH = 3
+
 
 def run(settings: DemoSettings) -> int:
     """Run the job until it ends or SIGINT or SIGTERM stops it; call it from the main thread.
@@ -52,8 +55,10 @@ def _rank_process(settings: DemoSettings, rank: int, run_id: str) -> None:
     if settings.alloc_conf:
         os.environ["PYTORCH_ALLOC_CONF"] = settings.alloc_conf
     # Torch is only imported here: the parent stays small.
-    from vramscope.demo.rank import run_rank
-
+    try:
+        from vramscope.demo.rank import run_rank
+    except (ImportError, OSError):  # OSError: a library of torch's is missing or broken
+        sys.exit(_BROKEN_TORCH)
     run_rank(settings, rank, run_id)
 
 
@@ -76,7 +81,17 @@ def _wait(ranks: list[SpawnProcess]) -> int:
         for process in [process for process in running if not process.is_alive()]:
             running.remove(process)
             if process.exitcode and not stopping:
-                sys.stderr.write(f"vramscope: rank {ranks.index(process)} failed (exit status {process.exitcode})\n")
+                sys.stderr.write(f"vramscope: {_failure(ranks.index(process), process.exitcode)}\n")
                 status = 1
                 stop(signal.SIGTERM, None)
     return status
+
+
+def _failure(rank: int, exit_status: int) -> str:
+    """Return the line that says how a rank failed."""
+    if exit_status == _BROKEN_TORCH:
+        return (
+            "the demo trains with PyTorch, which is installed here and cannot be imported; "
+            f"to see why, run: {sys.executable} -c 'import torch'"
+        )
+    return f"rank {rank} failed (exit status {exit_status})"

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from vramscope.units import GIB, MIB
 
-SCENARIOS = ("training", "fragmentation", "leak")
 # Fragmentation is reached on a smaller card within a minute; the 1.4 B model of the others wants a large one.
 _GPU_BYTES = {"training": 80 * GIB, "fragmentation": 24 * GIB, "leak": 80 * GIB}
+SCENARIOS = tuple(_GPU_BYTES)
 _SMALL_GPU_BYTES = {**_GPU_BYTES, "training": 512 * MIB, "leak": 512 * MIB}
+# A segment of the smallest kind: a GPU with less has room for no tensor at all.
+LEAST_GPU_BYTES = 2 * MIB
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ class SimulatedSource:
         block = next((b for s in self.segments() for b in s["blocks"] if b["address"] == address), None)
         if block is None:
             return [], "there is no block at this address any more"
+        if block["state"] == "inactive":
+            return [], "this block is free now, and a free block has no stack"
         frames = [(frame["filename"], frame["line"], frame["name"]) for frame in block["frames"]]
         return frames, None if frames else "no stack was recorded for this block: the demo runs without history"
 

@@ -83,6 +83,20 @@ def test_a_block_has_its_stack_or_the_reason_why_not(bench: Bench, history: bool
         assert "history" in reason
 
 
+def test_a_free_block_has_no_stack_and_that_is_not_put_on_the_history(bench: Bench) -> None:
+    # GIVEN history, and a block whose tensor has gone
+    source = source_over(bench.mirror)
+    with FakeTensorMode(), bench.mirror:
+        gone = torch.empty(100)
+        span = source.tensor_span(gone)
+        del gone
+    assert span is not None
+    # WHEN its stack is asked for
+    frames, reason = source.stack(0, span[1])
+    # THEN the reason is that it is free
+    assert (frames, reason) == ([], "this block is free now, and a free block has no stack")
+
+
 def test_an_address_without_a_block_has_no_stack(bench: Bench) -> None:
     frames, reason = source_over(bench.mirror).stack(0, 12345)
     assert frames == []
