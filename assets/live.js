@@ -10,6 +10,8 @@
   const MOST_BACKOFF_MS = 5000;
   const RATE_OVER_MS = 5000;
   const STALE_MS = 5000;
+  const CHARTS_AFTER_PAINT_MS = 100; // a few frames, so that the picture is on the screen before Plotly starts
+  const CHARTS_AFTER_MS = 1000;
 
   let selection = null; // {job, rank, device}
   let options = { sort: "size", pool: "all" };
@@ -100,7 +102,18 @@
       performance.measure(name, { start, end: now });
       performance.clearMeasures(name); // an observer has it; a page that stays open all day must not gather them
     }
-    if (!element("picture").dataset.painted) element("picture").dataset.painted = "true";
+    if (element("picture").dataset.painted) return;
+    element("picture").dataset.painted = "true";
+    setTimeout(chartsDue, CHARTS_AFTER_PAINT_MS);
+  }
+
+  let chartsCalled = false;
+
+  /** Let the callbacks put Plotly's parts in, which keep the browser busy for as long as the first picture takes to come. */
+  function chartsDue() {
+    if (chartsCalled) return;
+    chartsCalled = true;
+    window.dash_clientside.set_props("charts-due", { data: true });
   }
 
   function showRate() {
@@ -171,6 +184,7 @@
         }
         restart();
         vramscope.timeline.load();
+        setTimeout(chartsDue, CHARTS_AFTER_MS); // some devices have no map, but all have a timeline
       },
       /** Freeze the page or go on; the collecting goes on either way. */
       pause(clicks) {

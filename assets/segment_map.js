@@ -48,7 +48,7 @@
     drawing = false;
     const box = plotBox();
     if (tabular) told();
-    if (!picture || !box || tabular) return;
+    if (!picture || tabular) return;
     const canvas = element("map-canvas");
     const scale = window.devicePixelRatio || 1;
     const width = Math.round(box.width * scale);
@@ -83,18 +83,37 @@
 
   // ---- Plotly's axes
 
+  /** Where the lines lie within the map: where Plotly's axes are, or, until it has started, where they are going to be. */
   function plotBox() {
-    const layout = plotted && plotted._fullLayout;
-    if (!layout || !layout._size) return null;
-    const { l, t, w, h } = layout._size;
-    return { left: l, top: t, width: w, height: h, outerWidth: layout.width, outerHeight: layout.height };
+    if (plotted) {
+      const { _size: size, width, height } = plotted._fullLayout;
+      return { left: size.l, top: size.t, width: size.w, height: size.h, outerWidth: width, outerHeight: height };
+    }
+    const { clientWidth, clientHeight } = element("map");
+    const { l, r, t, b } = margins(clientWidth);
+    const [width, height] = [clientWidth - l - r, clientHeight - t - b];
+    return { left: l, top: t, width, height, outerWidth: clientWidth, outerHeight: clientHeight };
   }
 
-  /** Take Plotly's div as soon as it is drawn. */
+  /** Return the axes' margins; where the page is narrow, the labels beside the lines are short. */
+  function margins(width) {
+    return width < NARROW_PX ? { l: 66, r: 72, t: 4, b: 24 } : { l: 148, r: 76, t: 4, b: 24 };
+  }
+
+  /** Take the map's element as soon as it is there, and Plotly's when it has come. */
   function attach() {
+    if (element("map")) {
+      listen();
+      attachAxes();
+    } else {
+      setTimeout(attach, 50);
+    }
+  }
+
+  function attachAxes() {
     const found = document.querySelector("#map-graph .js-plotly-plot");
     if (!found || !found.on || !found._fullLayout || !found._fullLayout._size) {
-      setTimeout(attach, 50);
+      setTimeout(attachAxes, 50);
       return;
     }
     plotted = found;
@@ -102,18 +121,17 @@
     plotted.on("plotly_relayouting", (event) => follow(event));
     plotted.on("plotly_relayout", (event) => follow(event));
     plotted.on("plotly_afterplot", () => draw());
-    listen();
-    if (picture) fit();
+    if (picture) setView(view);
   }
 
   let styled = "";
 
-  /** Where fingers are the pointer, dragging must scroll the page; where the page is narrow, the labels must be short. */
+  /** Give Plotly the page's colours and margins; where fingers are the pointer, dragging must scroll the page. */
   function style() {
     const width = element("map").clientWidth;
-    if (!width) return; // hidden: there will be a size to go by when it is shown
+    if (!plotted || !width) return; // hidden: there will be a size to go by when it is shown
     const coarse = window.matchMedia("(pointer: coarse)").matches;
-    const margin = width < NARROW_PX ? { l: 66, r: 72 } : { l: 148, r: 76 };
+    const margin = margins(width);
     const wanted = {
       dragmode: coarse ? false : "pan",
       "font.color": vramscope.theme.colour("--muted"),
@@ -148,8 +166,7 @@
 
   /** Return the lines that fit when all, or as many as can be told apart, are in view. */
   function fittingLines() {
-    const box = plotBox();
-    const height = box ? box.height : 400;
+    const { height } = plotBox();
     const least = Math.floor(height / MOST_LINE_PX);
     return Math.max(least, Math.min(picture.lineRow.length, Math.floor(height / LEAST_LINE_PX)), 1);
   }
@@ -201,8 +218,8 @@
 
   function pieceUnder(event) {
     const box = plotBox();
-    if (!picture || !box) return -1;
-    const frame = plotted.getBoundingClientRect();
+    if (!picture) return -1;
+    const frame = element("map").getBoundingClientRect();
     const x = (event.clientX - frame.left - box.left) / box.width;
     const y = (event.clientY - frame.top - box.top) / box.height;
     return x < 0 || x > 1 || y < 0 || y > 1 ? -1 : raster.hit(picture, view, x, y);
@@ -249,7 +266,7 @@
   function wheel(event) {
     if (!picture) return;
     const box = plotBox();
-    const frame = plotted.getBoundingClientRect();
+    const frame = element("map").getBoundingClientRect();
     const at = (event.clientX - frame.left - box.left) / box.width;
     if (event.ctrlKey || event.metaKey) {
       const factor = Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006);
@@ -304,7 +321,7 @@
     panel.setText("map-aloud", words.block(picture, piece));
     draw(false);
     const box = plotBox();
-    const frame = plotted.getBoundingClientRect();
+    const frame = element("map").getBoundingClientRect();
     const place = paint.pieceBox(box, picture, view, piece);
     const left = Math.min(Math.max(place.left, box.left), box.left + box.width);
     if (document.activeElement === element("map")) {
@@ -337,7 +354,7 @@
     picture = found;
     cursor = at === null ? -1 : raster.pieceAt(picture, at);
     afterPaint = painted;
-    if (plotted && other && fitted) fit();
+    if (other && fitted) fit();
     hovered = pointer && !pointer.buttons ? pieceUnder(pointer) : -1;
     if (hovered >= 0) panel.showTip(picture, hovered, pointer.clientX, pointer.clientY);
     summarize();
@@ -384,7 +401,7 @@
   /** Outline the block at an address ("0x…" or null) and bring it into view. */
   function mark(address) {
     selected = address ? Number(address) : null;
-    if (!picture || !plotted) return;
+    if (!picture) return;
     const piece = selected === null ? -1 : raster.pieceAt(picture, selected);
     if (piece >= 0) reveal(piece);
     draw(false);
@@ -397,7 +414,7 @@
 
   function repaint() {
     palette = null;
-    if (plotted) style();
+    style();
     draw();
   }
 

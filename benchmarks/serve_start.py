@@ -33,6 +33,17 @@ FLAGS = (
 # What is on the screen when the user can begin to look.
 PAINTED_MAP = "#picture[data-painted=true]"
 EMPTY_PAGE = "#empty"
+# Notes in the page itself when it is there: the question from outside waits for whatever the page does next.
+NOTE_MOMENT = """
+(() => {
+  const look = () => {
+    const found = document.querySelector(%r);
+    if (found && found.checkVisibility()) window.pictureUnixMs = Date.now();
+    else requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})();
+"""
 
 
 def main() -> int:
@@ -66,11 +77,14 @@ def start(browser: Browser, *, with_job: bool) -> float:
             if demo.process.wait() != 0:
                 raise SystemExit(f"the demo failed: {demo.errors}")
         page = stack.enter_context(browser.new_context(viewport={"width": 1440, "height": 900})).new_page()
-        began_s = time.perf_counter()
+        selector = PAINTED_MAP if with_job else EMPTY_PAGE
+        page.add_init_script(NOTE_MOMENT % selector)
+        began_unix_s = time.time()
         serve = stack.enter_context(running((*VRAMSCOPE, "serve", "--port", "0"), folder=folder))
         page.goto(serve.line("vramscope: ").removeprefix("vramscope: "), wait_until="commit")
-        page.wait_for_selector(PAINTED_MAP if with_job else EMPTY_PAGE, timeout=60_000)
-        return time.perf_counter() - began_s
+        page.wait_for_selector(selector, timeout=60_000)
+        page.wait_for_timeout(100)
+        return float(page.evaluate("window.pictureUnixMs")) / 1000 - began_unix_s
 
 
 if __name__ == "__main__":

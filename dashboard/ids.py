@@ -7,6 +7,7 @@ URL = "url"
 TICK = "tick"
 SELECTION = "selection"
 PAUSED = "paused"
+CHARTS_DUE = "charts-due"
 SELECTED_BLOCK = "selected-block"
 
 # The header.
@@ -46,6 +47,7 @@ FIT_SIZE = "fit-size"
 
 # The segment map.
 MAP = "map"
+MAP_AXES = "map-axes"
 MAP_GRAPH = "map-graph"
 MAP_CANVAS = "map-canvas"
 MAP_SUMMARY = "map-summary"

@@ -46,7 +46,7 @@ def segment_map() -> Component:
             html.Div(
                 [
                     html.Canvas(id=ids.MAP_CANVAS, **{"aria-hidden": "true"}),
-                    dcc.Graph(id=ids.MAP_GRAPH, figure=_map_axes(), config=_GRAPH_CONFIG, responsive=True),
+                    html.Div(id=ids.MAP_AXES),
                     html.Span(id=ids.MAP_LINES, className="map-lines"),
                 ],
                 id=ids.MAP,
@@ -75,10 +75,13 @@ _GRAPH_CONFIG: dict[str, Any] = {
 }
 
 
-def _map_axes() -> dict[str, Any]:
-    """Return an empty figure whose axes the canvas follows: x is the share of a line, y its number from the top."""
+def map_axes() -> Component:
+    """Return the axes that the map's canvas follows: x is the share of a line, y its number from the top.
+
+    They are no part of the first layout: the canvas paints without them, and Plotly takes half a second to start.
+    """
     axis = {"zeroline": False, "showgrid": False}
-    return {
+    figure = {
         "data": [{"type": "scatter", "x": [], "y": [], "hoverinfo": "skip"}],
         "layout": {
             "uirevision": "map",
@@ -93,6 +96,13 @@ def _map_axes() -> dict[str, Any]:
             "yaxis": {**axis, "range": [1, 0], "showticklabels": False},
         },
     }
+    return dcc.Graph(id=ids.MAP_GRAPH, figure=figure, config=_GRAPH_CONFIG, responsive=True)
+
+
+def timeline_plot() -> Component:
+    """Return the timeline's empty plot, which comes after the first picture of the map as the map's axes do."""
+    figure = {"data": [], "layout": {"uirevision": "timeline", "paper_bgcolor": "rgba(0,0,0,0)"}}
+    return dcc.Graph(id=ids.TIMELINE_GRAPH, figure=figure, config=_GRAPH_CONFIG, responsive=True)
 
 
 def timeline() -> Component:
@@ -121,12 +131,6 @@ def timeline() -> Component:
                 className="legend map-legend",
             ),
             html.Div(
-                dcc.Graph(
-                    id=ids.TIMELINE_GRAPH,
-                    figure={"data": [], "layout": {"uirevision": "timeline", "paper_bgcolor": "rgba(0,0,0,0)"}},
-                    config=_GRAPH_CONFIG,
-                    responsive=True,
-                ),
                 id=ids.TIMELINE,
                 className="timeline",
                 tabIndex="0",

@@ -20,6 +20,7 @@ def layout() -> Component:
             dcc.Interval(id=ids.TICK, interval=TICK_MS),
             dcc.Store(id=ids.SELECTION),
             dcc.Store(id=ids.PAUSED, data=False),
+            dcc.Store(id=ids.CHARTS_DUE),
             dcc.Store(id=ids.SELECTED_BLOCK),
             html.A("Skip to the segment map", href=f"#{ids.MAP}", className="skip"),
             _header(),

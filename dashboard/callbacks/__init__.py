@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dash import Dash
 
-from dashboard.callbacks import block, browser, dumps, figures, owners, pickers, states
+from dashboard.callbacks import block, browser, charts, dumps, figures, owners, pickers, states
 from vramscope.records import LiveData
 
 
@@ -16,4 +16,5 @@ def register(app: Dash, live: LiveData) -> None:
     owners.register(app, live)
     block.register(app, live)
     dumps.register(app, live)
+    charts.register(app)
     browser.register(app)

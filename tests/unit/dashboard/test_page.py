@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 from flask.testing import FlaskClient
 
 from dashboard import ids, page_routes
-from layouts import shell
+from layouts import charts, shell
 from tests.fake_live_data import FakeLiveData
 from tests.unit.dashboard.frames import decode
 from vramscope.agent.categories import CATEGORIES
@@ -32,8 +32,17 @@ def used_ids(component: Any) -> Iterator[str]:
         yield from used_ids(getattr(component, "children", None))
 
 
-def test_every_id_is_in_the_layout_exactly_once() -> None:
-    assert sorted(used_ids(shell.layout())) == sorted(ALL_IDS)
+def test_every_id_is_in_the_layout_or_in_what_comes_after_it_exactly_once() -> None:
+    page = [shell.layout(), charts.map_axes(), charts.timeline_plot()]
+    assert sorted(used_ids(page)) == sorted(ALL_IDS)
+
+
+def test_the_first_picture_does_not_wait_for_plotly() -> None:
+    # GIVEN the layout that the browser gets first
+    first = set(used_ids(shell.layout()))
+    # THEN the canvas is in it, and what makes the browser start Plotly is not
+    assert ids.MAP_CANVAS in first
+    assert not {ids.MAP_GRAPH, ids.TIMELINE_GRAPH} & first
 
 
 @pytest.mark.parametrize("script", sorted(ASSETS.glob("*.js")), ids=lambda path: path.name)
