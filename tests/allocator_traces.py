@@ -170,6 +170,11 @@ def comparable_events(events: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return result + sorted(run)
 
 
+def driver_events(events: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Return what was asked of the driver and refused: a program and its results already tell of each block's events."""
+    return [event for event in events if event[0].startswith("segment_") or event[0] == "oom"]
+
+
 def comparable_stats(stats: dict[str, Any]) -> dict[str, Any]:
     """Return statistics as JSON can hold them."""
     by_pool = {str(pool): counter for pool, counter in stats["reserved_bytes_by_private_pools"].items()}

@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.allocator_traces import random_program
+from tests.allocator_traces import driver_events, random_program
 from tests.pretend_gpu.conftest import CHECKOUT, Pretend
 from tests.pretend_gpu.test_allocator_differential import STREAMS, run_real
 
@@ -26,8 +26,9 @@ def main() -> None:
         program = random_program(104, 350, streams=STREAMS, pools=pools)
         with tempfile.TemporaryDirectory() as folder:
             answer = run_real(pretend, Path(folder), program, alloc_conf, pools=pools)
-        # Of the checks the last is kept: the events say what happened before it.
-        recorded = {"alloc_conf": alloc_conf, "program": program, **answer, "checks": answer["checks"][-1:]}
+        # Small enough to be read: the last check, and the driver's events. The differential test compares all of them.
+        kept = {**answer, "checks": answer["checks"][-1:], "events": driver_events(answer["events"])}
+        recorded = {"alloc_conf": alloc_conf, "program": program, **kept}
         lines = ",\n".join(
             f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in recorded.items()
         )
