@@ -84,9 +84,9 @@ class DeviceReading:
 
 @dataclass(frozen=True)
 class DeviceStats:
-    """The allocator's figures of one device of one rank, in the words of DESIGN's table; None is "not known".
+    """The allocator's figures of one device of one rank; None is "not known".
 
-    ``counters`` are the allocator's own (COUNTERS below); ``from_map`` are derived from the newest map, with
+    ``counters`` are the allocator's own (see COUNTERS); ``from_map`` are derived from the newest map, with
     ``map_time_unix_us`` its moment. ``agent`` has the agent's own cost: ``cost_ratio`` (share of wall time), ``budget_ratio``,
     ``last_map_us``, ``longest_pause_us``, ``counters_hz``, ``map_interval_us``, ``dropped_frames``.
     """

@@ -17,13 +17,14 @@ import time
 import venv
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from vramscope.errors import VramscopeError
+from vramscope.pretend_gpu.build import build
+from vramscope.pretend_gpu.environment import environment
+from vramscope.units import GIB
+
 CHECKOUT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(CHECKOUT))
-
-from vramscope.errors import VramscopeError  # noqa: E402
-from vramscope.pretend_gpu.build import build  # noqa: E402
-from vramscope.pretend_gpu.environment import GIB, environment  # noqa: E402
-
 RELEASES = ("2.1.2", "2.4.1", "2.9.1", "2.11.0", "2.14.1", "2.15.0")
 CHECK = CHECKOUT / "tests" / "pretend_gpu" / "agent_release_check.py"
 # What every release needs besides its NVIDIA wheels, which the pretend GPU replaces.

@@ -135,7 +135,7 @@ class Pool:
         self.id = id
         self.free = BlockSet(ORDERS[order])
         self.unmapped = BlockSet(lambda block: (block.address,))
-        # Counts calls of get_free(), which is how garbage collection tells the age of a block.
+        # Searches for a free block so far: garbage collection tells the age of a block by them.
         self.searches = 0
 
     def insert_free(self, block: Block) -> None:

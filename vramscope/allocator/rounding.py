@@ -27,7 +27,7 @@ def round_size(request_bytes: int, divisions: Sequence[int] = ()) -> int:
     if request_bytes < MIN_BLOCK_BYTES:
         return MIN_BLOCK_BYTES
     if divisions:
-        bucket = min(max(request_bytes.bit_length() - 1 - 20, 0), DIVISION_BUCKETS - 1)
+        bucket = min(max(request_bytes.bit_length() - MIB.bit_length(), 0), DIVISION_BUCKETS - 1)
         division = divisions[bucket]
         if division > 1 and request_bytes > MIN_BLOCK_BYTES * division:
             return _round_to_division(request_bytes, division)
@@ -35,11 +35,9 @@ def round_size(request_bytes: int, divisions: Sequence[int] = ()) -> int:
 
 
 def _round_to_division(request_bytes: int, division: int) -> int:
-    power = 1 << (request_bytes.bit_length() - 1)
-    if power == request_bytes:
-        return request_bytes
-    step = power // division
-    return round_up(request_bytes, step) if step else power << 1
+    """Return the next of the ``division`` steps into which the space between two powers of two is cut."""
+    power_bytes = 1 << (request_bytes.bit_length() - 1)
+    return round_up(request_bytes, power_bytes // division)
 
 
 def segment_size(block_bytes: int, large_segment_bytes: int = LARGE_SEGMENT_BYTES) -> int:

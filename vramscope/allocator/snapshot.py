@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from vramscope.allocator.blocks import Block, Frames, Segment
+from vramscope.allocator.rounding import DIVISION_BUCKETS
 from vramscope.allocator.settings import Settings
 from vramscope.allocator.state import State, TraceEntry
 
@@ -109,7 +110,7 @@ def _trace_dict(entry: TraceEntry, as_dicts: _FrameDicts) -> dict[str, Any]:
 
 def _settings_dict(settings: Settings) -> dict[str, Any]:
     """Return the options that are simulated, under the names and in the units of PyTorch's ``allocator_settings``."""
-    divisions = settings.roundup_power2_divisions or (0,) * 16
+    divisions = settings.roundup_power2_divisions or (0,) * DIVISION_BUCKETS
     return {
         "PYTORCH_CUDA_ALLOC_CONF": settings.text,
         "max_split_size": -1 if settings.max_split_size_bytes is None else settings.max_split_size_bytes,

@@ -29,9 +29,9 @@ SCENARIOS: dict[str, Callable[[Job], None]] = {
     "fragmentation": fragmentation.run,
     "leak": leak.run,
 }
-# What a CUDA context takes from a card before the first tensor: a usual size, and never more than a part of a small card.
+# What a CUDA context takes from a card before the first tensor: a usual size, and of a small card at most a sixteenth.
 CONTEXT_BYTES, CONTEXT_PART = GIB // 2, 16
-# A job that ran out of memory stays so long as it was then, so that the collector has its last map.
+# For so long a job that ran out of memory stays as it was, so that the collector gets a last map of it.
 LAST_LOOK_S = 5.0
 # Above the default of 1 %: no GPU waits for this job, and a demo is there to be watched.
 BUDGET_RATIO = 0.05

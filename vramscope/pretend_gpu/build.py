@@ -141,9 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="where the libraries go")
     options = parser.parse_args(arguments)
     try:
-        print(build(torch_lib_folder(), options.folder.absolute()))  # noqa: T201
+        sys.stdout.write(f"{build(torch_lib_folder(), options.folder.absolute())}\n")
     except VramscopeError as error:
-        print(f"vramscope: {error}", file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"vramscope: {error}\n")
         return 2
     return 0
 

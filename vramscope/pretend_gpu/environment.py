@@ -8,8 +8,8 @@ from pathlib import Path
 
 from vramscope.errors import BadInputError
 from vramscope.pretend_gpu.build import OBJECTS, STUBS_FOLDER
+from vramscope.units import GIB
 
-GIB = 1 << 30
 MAX_DEVICES = 8  # as in fakecuda.c
 NAME = "Pretend GPU"
 

@@ -70,7 +70,7 @@ def test_a_segment_without_a_live_block_goes_away() -> None:
     assert allocator.malloc(30 * MIB) == first
 
 
-def test_pages_mapped_before_memory_ran_out_stay() -> None:
+def test_after_an_error_all_that_is_not_live_can_be_had_in_one_piece() -> None:
     # GIVEN 100 MiB with a hole of 40 MiB between live blocks, and 20 MiB that were never taken
     allocator = Allocator(100 * MIB, SETTINGS)
     blocks = [allocator.malloc(20 * MIB) for _ in range(4)]
@@ -79,7 +79,7 @@ def test_pages_mapped_before_memory_ran_out_stay() -> None:
     # WHEN more is asked for than is left
     with pytest.raises(OutOfMemory):
         allocator.malloc(70 * MIB)
-    # THEN the free pages have been given back, and all that is not live can be had in one piece
+    # THEN the hole's pages have been given back, so that a request for all that is free succeeds
     allocator.validate()
     allocator.malloc(60 * MIB)
     assert allocator.device_free_bytes == 0
