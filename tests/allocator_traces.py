@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramscope.allocator import Allocator, OutOfMemory, PoolId, Settings, TraceEntry
+from vramscope.units import GIB, KIB, MIB
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CAPACITY_BYTES = 4 * GIB
 
 # An operation is a list, as JSON gives it back: ["malloc", name, bytes, stream], ["free", name], ["record_stream", name, stream],

@@ -11,17 +11,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from vramscope.agent.wire import PROTOCOL_VERSION, Decoder, Frame, encode
+from vramscope.units import GIB, MIB
 
-MIB = 1 << 20
 SEGMENT_ADDRESS = 0x7F00_0000_0000
 CHECKOUT = Path(__file__).resolve().parent.parent
-
-Found = TypeVar("Found")
 
 
 def now_us() -> int:
@@ -55,7 +53,7 @@ def hello(
         "argv0": "train.py",
         "notes": [],
     }
-    device = {"device": 0, "name": "GPU", "uuid": f"GPU-{rank}", "total_bytes": 80 << 30, "backend": "native"}
+    device = {"device": 0, "name": "GPU", "uuid": f"GPU-{rank}", "total_bytes": 80 * GIB, "backend": "native"}
     return {"kind": "hello", "role": "agent", "protocol": PROTOCOL_VERSION, "job": job, "devices": [device], **changes}
 
 
@@ -70,8 +68,8 @@ def counters(time_us: int, *, active_bytes: int = 100 * MIB, step: int | None = 
         "inactive_split_bytes": 20 * MIB,
         "num_alloc_retries": 0,
         "num_ooms": 0,
-        "device_free_bytes": 10 << 30,
-        "device_total_bytes": 80 << 30,
+        "device_free_bytes": 10 * GIB,
+        "device_total_bytes": 80 * GIB,
         **figures,
     }
     agent = {"cost_ratio": 0.001, "budget_ratio": 0.01, "map_interval_us": 2_000_000}
@@ -176,8 +174,7 @@ class CollectorProcess:
         """Send a signal and return the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        status = self.process.wait(timeout=20)
-        return status
+        return self.process.wait(timeout=20)
 
     def output(self) -> str:
         """Return what it wrote to stderr; only after it ended."""
@@ -200,14 +197,3 @@ def collecting(runtime_folder: Path, state_folder: Path, *arguments: str) -> Ite
         yield collector
     finally:
         collector.close()
-
-
-def wait_for(find: Callable[[], Found | None], what: str, *, within_s: float = 30.0) -> Found:
-    """Return the first true answer of ``find``; fails when there is none in time."""
-    deadline = time.monotonic() + within_s
-    while True:
-        found = find()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"waited {within_s:g} s for {what}"
-        time.sleep(0.02)

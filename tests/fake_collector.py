@@ -11,22 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.waiting import DEADLINE_S, wait_for
 from vramscope.agent.paths import make_private_folder
 from vramscope.agent.wire import Decoder, Frame, encode
 from vramscope.errors import WireError
-
-DEADLINE_S = 30.0
-
-
-def wait_for(check: Callable[[], Any], what: str, *, deadline_s: float = DEADLINE_S) -> Any:
-    """Return the first true result of ``check``, or fail after ``deadline_s`` and say ``what`` did not come."""
-    until = time.monotonic() + deadline_s
-    while time.monotonic() < until:
-        found = check()
-        if found:
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{what} did not come within {deadline_s:.0f} s")
 
 
 class FakeCollector:
@@ -92,8 +80,7 @@ class FakeCollector:
             found = [frame for frame in self.of_kind(kind) if where(frame.header)]
             return found if len(found) >= count else None
 
-        found: list[Frame] = wait_for(enough, f"{count} × {kind}")
-        return found
+        return wait_for(enough, f"{count} × {kind}")
 
     def request(self, request_id: int, what: str, **fields: Any) -> None:
         """Ask the agent that connected last."""
@@ -101,11 +88,10 @@ class FakeCollector:
 
     def answer_to(self, request_id: int) -> Frame:
         """Return the map or the reply that answers a request."""
-        found: Frame = wait_for(
+        return wait_for(
             lambda: next((f for f in list(self.frames) if f.header.get("request_id") == request_id), None),
             f"the answer to request {request_id}",
         )
-        return found
 
     def send_raw(self, data: bytes) -> None:
         self._connections[-1].sendall(data)

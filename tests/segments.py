@@ -6,7 +6,6 @@ from typing import Any
 
 from vramscope.columns import DeviceMap, from_segments
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 BASE = 0x7F00_0000_0000
 STATES = {"live": "active_allocated", "pending": "active_pending_free", "free": "inactive"}
 

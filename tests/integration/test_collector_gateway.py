@@ -16,7 +16,6 @@ from collectors.gateway import Gateway
 from collectors.launch import ensure_running
 from collectors.settings import CollectorSettings, log_path
 from tests.collector_peers import (
-    MIB,
     SEGMENT_ADDRESS,
     CollectorProcess,
     ScriptedAgent,
@@ -25,10 +24,11 @@ from tests.collector_peers import (
     hello,
     map_frame,
     now_us,
-    wait_for,
 )
+from tests.waiting import wait_for
 from vramscope.columns import DeviceMap
 from vramscope.errors import VramscopeError
+from vramscope.units import MIB
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from collectors.gateway import Gateway
 from collectors.jobs import ENDED_UNSEEN, LOST
 from collectors.settings import store_path
 from tests.collector_peers import (
-    MIB,
     CollectorProcess,
     ScriptedAgent,
     collecting,
@@ -27,10 +26,11 @@ from tests.collector_peers import (
     hello,
     map_frame,
     now_us,
-    wait_for,
 )
+from tests.waiting import wait_for
 from vramscope.agent.wire import MAGIC, MAX_PAYLOAD_BYTES, PREFIX, encode
 from vramscope.records import JobInfo
+from vramscope.units import MIB
 
 
 class Place:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from collectors.client import Client
-from tests.collector_peers import collecting, wait_for
+from tests.collector_peers import collecting
 from tests.integration.commands import VRAMSCOPE, Command, running, short_folder
+from tests.waiting import wait_for
 from vramscope.columns import from_frame
 
 DEMO = (*VRAMSCOPE, "demo", "--no-serve", "--small")

@@ -20,7 +20,8 @@ import pynvml
 import torch
 
 import vramscope
-from tests.fake_collector import FakeCollector, wait_for
+from tests.fake_collector import FakeCollector
+from tests.waiting import wait_for
 from vramscope.agent import wire
 from vramscope.agent.categories import CODE
 from vramscope.agent.vocabulary import COUNTERS, STATE_CODE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import compress
 from typing import Any
 
-from tests.pretend_gpu.processes import Api, Job, wait_for
+from tests.pretend_gpu.processes import Api, Job
+from tests.waiting import wait_for
 
 # The agent asks the driver for its free memory once a second, so counters are compared when they are this much younger.
 SETTLED_US = 1_500_000
@@ -45,8 +46,7 @@ def settled_stats(api: Api, job: Job, device: int, *, rank: int = 0, nvml: bool 
         times = (found["time_unix_us"] - SETTLED_US, found["map_time_unix_us"])
         return found if min(*times, found["nvml"]["time_unix_us"] if nvml else truth_us) >= truth_us else None
 
-    found: dict[str, Any] = wait_for(settled, f"counters, a map and an NVML reading of device {device} after the truth")
-    return found
+    return wait_for(settled, f"counters, a map and an NVML reading of device {device} after the truth")
 
 
 def id_of(api: Api, job: Job) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from vramscope.pretend_gpu.build import STAMP
-from vramscope.pretend_gpu.environment import GIB, environment
+from vramscope.pretend_gpu.environment import environment
+from vramscope.units import GIB
 
 pytest.register_assert_rewrite("tests.pretend_gpu.comparison", "tests.pretend_gpu.processes")
 

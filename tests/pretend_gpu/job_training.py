@@ -20,8 +20,8 @@ from torch import nn
 from torch.nn import functional
 
 import vramscope
+from vramscope.units import MIB
 
-MIB = 1 << 20
 WIDTH, HEADS, TOKENS, VOCABULARY = 192, 4, 64, 500
 
 

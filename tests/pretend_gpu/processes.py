@@ -10,28 +10,19 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.pretend_gpu.conftest import CHECKOUT, Pretend
-from vramscope.pretend_gpu.environment import GIB, nvml_environment
+from tests.waiting import wait_for
+from vramscope.pretend_gpu.environment import nvml_environment
+from vramscope.units import GIB
 
 TOKEN = "end-to-end"
 TRAINING = CHECKOUT / "tests" / "pretend_gpu" / "job_training.py"
-DEADLINE_S = 60
-
-
-def wait_for(found: Callable[[], Any], what: str, *, deadline_s: float = DEADLINE_S) -> Any:
-    """Return the first true value of ``found()``; fail with ``what`` when none comes in time."""
-    until = time.monotonic() + deadline_s
-    while not (value := found()):
-        assert time.monotonic() < until, f"{what}: not within {deadline_s} s"
-        time.sleep(0.1)
-    return value
 
 
 class Job:
@@ -154,8 +145,7 @@ class Machine:
             found = Api(address[0]) if address else None
             return found if found and found.has_collector() else None
 
-        found: Api = wait_for(api, "the dashboard with a collector")
-        return found
+        return wait_for(api, "the dashboard with a collector")
 
     def _start(
         self, command: list[str], environ: Mapping[str, str], log: Path, *, talks: bool = False

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pretend_gpu.conftest import Pretend
-from vramscope.pretend_gpu.environment import GIB
+from vramscope.units import GIB
 
 FOLDER = Path(__file__).parent
 TWO_DEVICES = (8 * GIB, 2 * GIB)

@@ -11,7 +11,8 @@ import pytest
 
 from vramscope.errors import BadInputError
 from vramscope.pretend_gpu import build as building
-from vramscope.pretend_gpu.environment import GIB, environment, nvml_environment
+from vramscope.pretend_gpu.environment import environment, nvml_environment
+from vramscope.units import GIB
 
 CUDART = "__attribute__((weak)) extern int cudaMalloc(void); int use(void) { return cudaMalloc(); }"
 

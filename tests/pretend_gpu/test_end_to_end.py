@@ -12,10 +12,10 @@ import pytest
 from collectors.gateway import Gateway
 from tests.pretend_gpu.comparison import check_device, check_map, comparable, device_path, id_of, settled_stats
 from tests.pretend_gpu.conftest import Pretend
-from tests.pretend_gpu.processes import Api, Job, Machine, wait_for
-from vramscope.pretend_gpu.environment import GIB
+from tests.pretend_gpu.processes import Api, Job, Machine
+from tests.waiting import wait_for
+from vramscope.units import GIB
 
-MIB = 1 << 20
 pytestmark = pytest.mark.timeout(300)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.segments import BASE, GIB, MIB, device_map, segment
+from tests.segments import BASE, device_map, segment
 from vramscope.agent.wire import Frame
 from vramscope.columns import REQUIRED, DeviceMap, check, from_frame, from_segments, to_segments
 from vramscope.errors import WireError
+from vramscope.units import GIB, MIB
 
 CASES = Path(__file__).parents[2].parent / "shared" / "cases" / "snapshots"
 TWO = (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.allocator_traces import Simulation, random_program
-from tests.segments import GIB, KIB, MIB, device_map, segment
+from tests.segments import device_map, segment
 from vramscope.allocator import Allocator, OutOfMemory, parse_alloc_conf
 from vramscope.columns import DeviceMap, from_segments
 from vramscope.metrics import (
@@ -21,6 +21,7 @@ from vramscope.metrics import (
     fits,
     summarize,
 )
+from vramscope.units import GIB, KIB, MIB
 
 
 def figures(found: DeviceMap, *, device_free_bytes: int | None = 0, expandable: bool = False) -> MapFigures:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fake_live_data import make_map
-from tests.segments import BASE, MIB, device_map, segment
+from tests.segments import BASE, device_map, segment
 from vramscope.agent.categories import CATEGORIES, CODE
 from vramscope.columns import INACTIVE, DeviceMap
 from vramscope.owners import NO_OWNER, RULES, assign, top_tensors, totals
+from vramscope.units import MIB
 
 BLOCKS = device_map(segment((4 * MIB, "live"), (6 * MIB, "pending"), (2 * MIB, "free"), (8 * MIB, "live")))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,9 @@ def extra(name: str) -> list[Requirement]:
 def test_each_dependency_of_the_extra_is_pinned_within_its_range(file: str, name: str) -> None:
     pinned = pins(file)
     for requirement in extra(name):
-        version = pinned.get(canonicalize_name(requirement.name))
-        assert version is not None, f"{file} does not pin {requirement.name}; run make requirements"
-        assert requirement.specifier.contains(version), f"{file} pins {requirement.name} {version}, not {requirement}"
+        pin = pinned.get(canonicalize_name(requirement.name))
+        assert pin is not None, f"{file} does not pin {requirement.name}; run make requirements"
+        assert requirement.specifier.contains(pin), f"{file} pins {requirement.name} {pin}, not {requirement}"
 
 
 def test_the_files_agree_where_they_pin_the_same_package() -> None:
@@ -50,8 +51,6 @@ def test_the_base_install_has_no_dependency() -> None:
 
 
 def test_what_runs_here_is_what_is_pinned() -> None:
-    from importlib.metadata import version
-
     for file in EXTRA_OF:
         for name, pinned in pins(file).items():
             assert version(name).partition("+")[0] == pinned, f"{file} pins {name} {pinned}; run make setup"

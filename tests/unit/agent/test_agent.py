@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.fake_collector import FakeCollector, wait_for
+from tests.fake_collector import FakeCollector
 from tests.unit.agent.conftest import MakeAgent
 from tests.unit.agent.fake_source import BASE, FakeSource, make_stats
+from tests.waiting import wait_for
 from vramscope import columns
 from vramscope.agent.source import DeviceDescription
 from vramscope.agent.wire import encode

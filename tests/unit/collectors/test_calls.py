@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from collectors.encoding import job_from_json, stats_from_json
-from tests.collector_peers import MIB, SEGMENT_ADDRESS, counters, map_frame
+from tests.collector_peers import SEGMENT_ADDRESS, counters, map_frame
 from tests.unit.collectors.office import START_US, Office
 from vramscope.agent.wire import columns
+from vramscope.units import MIB
 
 AGENT, VIEWER, OTHER = 1, 2, 3
 

@@ -8,9 +8,10 @@ import math
 import pytest
 
 from collectors.jobs import ENDED_UNSEEN, LOST, RETRYING
-from tests.collector_peers import MIB, counters, hello, map_frame
+from tests.collector_peers import counters, hello, map_frame
 from tests.unit.collectors.office import SECOND, START_US, Office
 from vramscope.records import HISTORY
+from vramscope.units import MIB
 
 
 def test_ranks_that_announce_the_same_run_are_one_job() -> None:

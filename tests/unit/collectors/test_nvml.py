@@ -11,8 +11,8 @@ import pytest
 
 from collectors.announce import normal_uuid
 from collectors.nvml import NvmlAway, Sampler, load_pynvml, read_devices
-from tests.collector_peers import wait_for
 from tests.unit.collectors.fake_nvml import GIB, FakeNvml, NVMLError, device, not_supported
+from tests.waiting import wait_for
 
 
 def test_a_healthy_gpu_has_every_reading() -> None:

@@ -15,10 +15,11 @@ from collectors.keeper import Keeper
 from collectors.rollup import LEVELS_US, METRIC_COUNT, Points, join, roll_up
 from collectors.schema import RAW, read_points
 from collectors.store import Store
-from tests.collector_peers import MIB, counters, map_frame
+from tests.collector_peers import counters, map_frame
 from tests.unit.collectors.office import SECOND, START_US, Office
 from vramscope.errors import BadInputError
 from vramscope.records import Mark
+from vramscope.units import MIB
 
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 # A multiple of every level's width, so that tests can name the points.
