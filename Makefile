@@ -55,12 +55,10 @@ test-releases: setup
 	$(BIN)/python tests/releases/run.py $(ARGS)
 
 # All of them, also after one that missed its limit; the exit status says whether one did.
-BENCHMARKS := $(sort $(basename $(notdir $(wildcard benchmarks/*.py))))
-ARGS_agent_cost := --python .venv-pretend/bin/python
+BENCHMARKS := $(sort $(wildcard benchmarks/*.py))
 bench: pretend-gpu
 	sh tests/system_packages.sh chromium
-	@status=0; $(foreach name,$(BENCHMARKS),echo "== $(name)"; $(BIN)/python benchmarks/$(name).py $(ARGS_$(name)) || status=1;) \
-	exit $$status
+	@status=0; $(foreach script,$(BENCHMARKS),echo "== $(script)"; $(BIN)/python $(script) || status=1;) exit $$status
 
 # Pins for Python 3.11 on Linux, from the ranges in pyproject.toml; a test holds the two together.
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/pip-compile --quiet --strip-extras --no-annotate \

@@ -1,6 +1,6 @@
 """What the agent costs a job with 12,000 blocks on the pretend GPU while somebody looks, and what ``import vramscope`` takes.
 
-Run: python benchmarks/agent_cost.py --python .venv-pretend/bin/python [--seconds 30] [--runs 3] [--blocks 12000]
+Run: python benchmarks/agent_cost.py [--seconds 30] [--runs 3] [--blocks 12000]; make pretend-gpu sets up what it needs.
 ``--python`` has the CUDA build of torch; the job runs in it, the collector here, which asks for a map four times a second. The
 share is the agent's own account (CPU time of its thread, and wall time where the job stood still), beside the
 kernel's count of its thread's CPU time. Kernels are skipped on the pretend GPU, so the job's steps are only Python and torch.
@@ -23,7 +23,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.fake_collector import FakeCollector
-from vramscope.pretend_gpu.environment import GIB, environment
+from vramscope.pretend_gpu.environment import environment
+from vramscope.units import GIB
 
 ROOT = Path(__file__).resolve().parent.parent
 IMPORT_LIMIT_MS = 30.0
@@ -36,7 +37,9 @@ WARM_UP_S = 12.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default=sys.executable, help="has the CUDA build of torch (this python)")
+    parser.add_argument(
+        "--python", default=ROOT / ".venv-pretend" / "bin" / "python", type=Path, help="has the CUDA build of torch"
+    )
     parser.add_argument("--pretend", type=Path, default=ROOT / ".pretend", help="the built pretend GPU (%(default)s)")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long each run measures (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="runs, each a new job (%(default)s)")
@@ -81,7 +84,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             "PYTHONPATH": str(ROOT),
         }
         command = [
-            options.python,
+            str(options.python),
             __file__,
             "--job",
             "--blocks",
@@ -167,13 +170,13 @@ def agent_thread_cpu_s() -> float:
     return int(Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()[0]) / 1e9
 
 
-def import_time_ms(python: str) -> float:
+def import_time_ms(python: Path) -> float:
     """Return the time of ``import vramscope`` in an interpreter without site-packages."""
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import time; begin = time.perf_counter(); import vramscope; "
         "print(1000 * (time.perf_counter() - begin))"
     )
-    done = subprocess.run([python, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([str(python), "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 

@@ -24,11 +24,11 @@ from collectors.rollup import METRIC_COUNT, Points
 from collectors.settings import store_path
 from collectors.store import Store
 from vramscope.records import Mark
+from vramscope.units import GIB, MIB
 
 LIMIT_MS = 300.0
 COUNTERS_HZ = 10
 CHUNK_S = 60
-GIB = 1 << 30
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def main() -> int:
         state = Path(folder)
         began_s = time.monotonic()
         build(store_path(state), options.seconds, options.devices)
-        size_mib = store_path(state).stat().st_size / (1 << 20)
+        size_mib = store_path(state).stat().st_size / MIB
         built_s = time.monotonic() - began_s
         print(
             f"{options.seconds} s of {options.devices} GPUs at {COUNTERS_HZ} Hz: {size_mib:.0f} MiB, built in {built_s:.0f} s"
@@ -63,7 +63,7 @@ def main() -> int:
 
 def build(path: Path, seconds: int, devices: int) -> None:
     """Write the history that ends now, with a mark every ten minutes."""
-    store = Store(path, cap_bytes=1 << 30)
+    store = Store(path, cap_bytes=GIB)
     random = np.random.default_rng(0)
     start_us = time.time_ns() // 1000 - seconds * 1_000_000
     for chunk_s in range(0, seconds, CHUNK_S):

@@ -21,14 +21,11 @@ from urllib.request import urlopen
 
 from playwright.sync_api import FloatRect, Page, sync_playwright
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-)
+from tests.chromium import launch
+
+ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "benchmark-token"
 FRAME_P95_LIMIT_MS = 40.0
 PAINT_LIMIT_MS = 100.0
@@ -98,7 +95,7 @@ def free_port() -> int:
 def measure(url: str, seconds: float) -> dict[str, list[float]]:
     """Return the milliseconds between frames and from data (and from the request) to paint while dragging."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = launch(playwright)
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(url)
         page.wait_for_selector("#picture[data-painted]", timeout=STARTING_S * 1000)

@@ -19,8 +19,8 @@ from tests.fake_live_data import make_map
 from vramscope.allocator import Allocator
 from vramscope.metrics import summarize
 from vramscope.owners import assign, top_tensors
+from vramscope.units import GIB
 
-GIB = 1 << 30
 # A step of the demo's GPT: so many allocations and frees.
 STEP_EVENTS = 3100
 SIZES_BYTES = (600, 5000, 40_000, 300_000, 900_000, 3_000_000, 12_000_000)

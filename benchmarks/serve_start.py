@@ -18,18 +18,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tests.chromium import launch
 from tests.integration.commands import VRAMSCOPE, Command, running, short_folder
 
 LIMIT_S = 3.0
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 # What is on the screen when the user can begin to look.
 PAINTED_MAP = "#picture[data-painted=true]"
 EMPTY_PAGE = "#empty"
@@ -52,7 +44,7 @@ def main() -> int:
     runs = parser.parse_args().runs
     print(f"{'first picture':<30}{'median s':>10}{'least':>8}{'most':>8}{'limit':>8}")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = launch(playwright)
         worst_s = max(
             report("a job's map", [start(browser, with_job=True) for _ in range(runs)]),
             report("no job, own collector", [start(browser, with_job=False) for _ in range(runs)]),

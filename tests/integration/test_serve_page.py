@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.chromium import launch
 from tests.integration.commands import VRAMSCOPE, running, short_folder
-
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 
 
 @pytest.fixture
@@ -26,9 +25,7 @@ def test_the_page_works_under_its_own_policy(folder: Path, base_path: str) -> No
     # Chromium leaves its own files in the temporary folder; they go with the test's.
     with running(command, folder=folder) as serve, sync_playwright() as playwright:
         # GIVEN a browser that says what it refuses
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=FLAGS, env={**os.environ, "TMPDIR": str(folder)}
-        )
+        browser = launch(playwright, environ={**os.environ, "TMPDIR": str(folder)})
         page = browser.new_page()
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
