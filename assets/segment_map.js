@@ -1,13 +1,12 @@
 /**
- * Segment map: the canvas under Plotly's axes. It follows their range, takes clicks and keys, and keeps the selected block in
- * sight. What it shows is painted by map_raster.js and map_paint.js, said by map_words.js, and framed by map_panel.js.
+ * Segment map: the canvas and its view. It takes clicks and keys, and keeps the selected block in sight. What it shows is painted
+ * by map_raster.js and map_paint.js, said by map_words.js, framed by map_panel.js, and lies under the axes of map_axes.js.
  */
 (() => {
   const vramscope = (window.vramscope = window.vramscope || {});
-  const { raster, mapWords: words, mapPaint: paint, mapPanel: panel } = vramscope;
+  const { raster, mapWords: words, mapPaint: paint, mapPanel: panel, mapAxes: axes } = vramscope;
   const LEAST_LINE_PX = 8;
   const MOST_LINE_PX = 22;
-  const NARROW_PX = 640;
 
   let picture = null;
   let view = { x0: 0, x1: 1, y0: 0, y1: 1 };
@@ -23,7 +22,6 @@
   let cursor = -1; // the piece that the keyboard is on
   let hovered = -1;
   let pointer = null; // the last event of a pointer that is still over the map
-  let plotted = null; // Plotly's div, once it is there
   let afterPaint = null; // told once the newest picture is on the canvas
   let asOf = ""; // the picture's time of day, once it is no longer fresh
 
@@ -46,7 +44,7 @@
 
   function drawNow() {
     drawing = false;
-    const box = plotBox();
+    const box = axes.box();
     if (tabular) told();
     if (!picture || tabular) return;
     const canvas = element("map-canvas");
@@ -81,80 +79,25 @@
     told();
   }
 
-  // ---- Plotly's axes
+  // ---- the view
 
-  /** Where the lines lie within the map: where Plotly's axes are, or, until it has started, where they are going to be. */
-  function plotBox() {
-    if (plotted) {
-      const { _size: size, width, height } = plotted._fullLayout;
-      return { left: size.l, top: size.t, width: size.w, height: size.h, outerWidth: width, outerHeight: height };
-    }
-    const { clientWidth, clientHeight } = element("map");
-    const { l, r, t, b } = margins(clientWidth);
-    const [width, height] = [clientWidth - l - r, clientHeight - t - b];
-    return { left: l, top: t, width, height, outerWidth: clientWidth, outerHeight: clientHeight };
-  }
-
-  /** Return the axes' margins; where the page is narrow, the labels beside the lines are short. */
-  function margins(width) {
-    return width < NARROW_PX ? { l: 66, r: 72, t: 4, b: 24 } : { l: 148, r: 76, t: 4, b: 24 };
-  }
-
-  /** Take the map's element as soon as it is there, and Plotly's when it has come. */
+  /** Take the map's element as soon as it is there, and the axes when they have come. */
   function attach() {
-    if (element("map")) {
-      listen();
-      attachAxes();
-    } else {
+    if (!element("map")) {
       setTimeout(attach, 50);
-    }
-  }
-
-  function attachAxes() {
-    const found = document.querySelector("#map-graph .js-plotly-plot");
-    if (!found || !found.on || !found._fullLayout || !found._fullLayout._size) {
-      setTimeout(attachAxes, 50);
       return;
     }
-    plotted = found;
-    style();
-    plotted.on("plotly_relayouting", (event) => follow(event));
-    plotted.on("plotly_relayout", (event) => follow(event));
-    plotted.on("plotly_afterplot", () => draw());
-    if (picture) setView(view);
+    listen();
+    axes.attach(() => picture && setView(view), moved, () => draw());
   }
 
-  let styled = "";
-
-  /** Give Plotly the page's colours and margins; where fingers are the pointer, dragging must scroll the page. */
-  function style() {
-    const width = element("map").clientWidth;
-    if (!plotted || !width) return; // hidden: there will be a size to go by when it is shown
-    const coarse = window.matchMedia("(pointer: coarse)").matches;
-    const margin = margins(width);
-    const wanted = {
-      dragmode: coarse ? false : "pan",
-      "font.color": vramscope.theme.colour("--muted"),
-      "margin.l": margin.l,
-      "margin.r": margin.r,
-    };
-    if (JSON.stringify(wanted) === styled) return;
-    styled = JSON.stringify(wanted);
-    window.Plotly.relayout(plotted, wanted);
-  }
-
-  /** Follow a change of the axes by the user. */
-  function follow(event) {
-    const at = (axis, end) => event[`${axis}.range[${end}]`] ?? (event[`${axis}.range`] || [])[end];
-    const [x0, x1, bottom, top] = [at("xaxis", 0), at("xaxis", 1), at("yaxis", 0), at("yaxis", 1)];
-    if (x0 === undefined && bottom === undefined) return;
-    if (bottom === 1 && top === 0) {
-      // Plotly's "reset" goes to the range the layout began with; for us that means: show it all.
+  /** Follow the user to a part of the map; null: to all of it. */
+  function moved(to) {
+    if (to === null) {
       fit();
       return;
     }
-    if (x0 !== undefined) Object.assign(view, { x0, x1 });
-    if (bottom !== undefined) Object.assign(view, { y0: top, y1: bottom });
+    Object.assign(view, to);
     fitted = false;
     changedView();
   }
@@ -166,7 +109,7 @@
 
   /** Return the lines that fit when all, or as many as can be told apart, are in view. */
   function fittingLines() {
-    const { height } = plotBox();
+    const { height } = axes.box();
     const least = Math.floor(height / MOST_LINE_PX);
     return Math.max(least, Math.min(picture.lineRow.length, Math.floor(height / LEAST_LINE_PX)), 1);
   }
@@ -177,8 +120,6 @@
     setView({ x0: 0, x1: 1, y0: 0, y1: fittingLines() });
   }
 
-  let relayouting = false;
-
   function setView(wanted) {
     const lines = Math.max(picture.lineRow.length, fittingLines());
     const height = Math.min(wanted.y1 - wanted.y0, lines);
@@ -187,18 +128,7 @@
     const x0 = Math.min(Math.max(0, wanted.x0), 1 - width);
     view = { x0, x1: x0 + width, y0, y1: y0 + height };
     changedView();
-    if (relayouting || !plotted) return;
-    relayouting = true;
-    requestAnimationFrame(() => {
-      relayouting = false;
-      const limit = Math.max(picture.lineRow.length, fittingLines());
-      window.Plotly.update(plotted, {}, {
-        "xaxis.range": [view.x0, view.x1],
-        "yaxis.range": [view.y1, view.y0],
-        "yaxis.minallowed": 0,
-        "yaxis.maxallowed": limit,
-      });
-    });
+    axes.show(view, lines);
   }
 
   // ---- the words around the picture
@@ -217,7 +147,7 @@
   // ---- pointer and keys
 
   function pieceUnder(event) {
-    const box = plotBox();
+    const box = axes.box();
     if (!picture) return -1;
     const frame = element("map").getBoundingClientRect();
     const x = (event.clientX - frame.left - box.left) / box.width;
@@ -257,7 +187,7 @@
       draw(false);
     });
     new ResizeObserver(() => {
-      style();
+      axes.style();
       if (picture && fitted) fit();
       else draw();
     }).observe(host);
@@ -265,7 +195,7 @@
 
   function wheel(event) {
     if (!picture) return;
-    const box = plotBox();
+    const box = axes.box();
     const frame = element("map").getBoundingClientRect();
     const at = (event.clientX - frame.left - box.left) / box.width;
     if (event.ctrlKey || event.metaKey) {
@@ -320,7 +250,7 @@
     }
     panel.setText("map-aloud", words.block(picture, piece));
     draw(false);
-    const box = plotBox();
+    const box = axes.box();
     const frame = element("map").getBoundingClientRect();
     const place = paint.pieceBox(box, picture, view, piece);
     const left = Math.min(Math.max(place.left, box.left), box.left + box.width);
@@ -409,12 +339,12 @@
 
   /** Save what is in view as PNG, under a title. */
   function exportPng(title) {
-    if (picture && plotted && !tabular) panel.exportPng(plotted, title);
+    if (picture && axes.plotted() && !tabular) panel.exportPng(axes.plotted(), title);
   }
 
   function repaint() {
     palette = null;
-    style();
+    axes.style();
     draw();
   }
 
