@@ -10,6 +10,7 @@ import numpy as np
 from vramscope.agent.categories import CODE
 from vramscope.columns import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE, DeviceMap
 from vramscope.errors import VramscopeError
+from vramscope.metrics import CACHED_BLOCK
 from vramscope.records import (
     HISTORY,
     CollectorStatus,
@@ -23,8 +24,8 @@ from vramscope.records import (
     StackReply,
     Timeline,
 )
+from vramscope.units import GIB, MIB
 
-MIB, GIB = 1 << 20, 1 << 30
 START_UNIX_US = 1_790_000_000_000_000
 
 
@@ -165,19 +166,19 @@ class FakeLiveData:
         figures: dict[str, int | float | str | None] = {
             "largest_free_block_bytes": int(free.max(initial=0)),
             "largest_fit_bytes": int(free.max(initial=0)),
-            "largest_fit_way": "cached block",
+            "largest_fit_way": CACHED_BLOCK,
             "releasable_bytes": 200 * MIB,
             "rounding_waste_bytes": 100 * found.block_count,
             "stranded_ratio": (reserved - active) / reserved,
             "external_fragmentation_ratio": 1 - int(free.max(initial=0)) / max(1, int(free.sum())),
         }
         reading = DeviceReading(
-            f"GPU-{rank or 0}{device}",
-            0,
-            "NVIDIA H100 80GB HBM3",
-            found.time_unix_us,
-            self.capacity_bytes,
-            reserved + 3 * GIB,
+            uuid=f"GPU-{rank or 0}{device}",
+            nvml_index=0,
+            name="NVIDIA H100 80GB HBM3",
+            time_unix_us=found.time_unix_us,
+            total_bytes=self.capacity_bytes,
+            used_bytes=reserved + 3 * GIB,
         )
         agent = {
             "cost_ratio": 0.004,
@@ -187,17 +188,17 @@ class FakeLiveData:
             "map_interval_us": 250_000,
         }
         return DeviceStats(
-            job_id,
-            rank or 0,
-            device,
-            found.time_unix_us,
-            1204,
-            counters,
-            figures,
-            found.time_unix_us,
-            agent,
-            reading,
-            0,
+            job_id=job_id,
+            rank=rank or 0,
+            device=device,
+            time_unix_us=found.time_unix_us,
+            step=1204,
+            counters=counters,
+            from_map=figures,
+            map_time_unix_us=found.time_unix_us,
+            agent=agent,
+            nvml=reading,
+            reserved_by_others_bytes=0,
         )
 
     def _map(self, device: int, rank: int) -> DeviceMap:
@@ -225,9 +226,10 @@ class FakeLiveData:
             small = np.zeros(found.segment_count, np.uint8)
             found = replace(found, segment_stream=same, segment_pool_b=same, segment_is_small=small)
         labels = tuple(
-            (self.tensor_prefix + name.removeprefix("layers."), *rest) for name, *rest in found.tensor_labels
+            (self.tensor_prefix + name.removeprefix("layers."), shape, dtype)
+            for name, shape, dtype in found.tensor_labels
         )
-        return replace(found, tensor_labels=labels)  # type: ignore[arg-type]
+        return replace(found, tensor_labels=labels)
 
     def device_map(
         self, job_id: str, device: int, rank: int | None = None, *, max_age_s: float = 0.25
@@ -269,7 +271,9 @@ class FakeLiveData:
             Mark(start + (end - start) // 4, rank or 0, "user", self.mark_label),
             *(Mark(moment, rank or 0, "step", str(moment // step_us)) for moment in steps),
         )
-        return Timeline(moments, low, high, (end - start) // len(moments), marks, 0, first, last)
+        return Timeline(
+            moments, low, high, (end - start) // len(moments), marks, first_unix_us=first, last_unix_us=last
+        )
 
     def readings(self) -> list[DeviceReading]:
         found = [self.stats("job-1", device) for device in range(self.devices)]

@@ -14,27 +14,19 @@ from vramscope.allocator.rounding import (
     ROUND_LARGE_BYTES,
     SMALL_LIMIT_BYTES,
     SMALL_SEGMENT_BYTES,
-    round_size,
     round_up,
     segment_size,
 )
 from vramscope.columns import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE, DeviceMap
-from vramscope.units import format_bytes
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+# The ways in which the largest request would be served, in the order in which the allocator tries them.
 CACHED_BLOCK = "a cached block"
 NEW_SEGMENT = "a new segment"
 MORE_OF_EXPANDABLE = "mapping more of an expandable segment"
 AFTER_RELEASE = "after releasing cached segments"
-
-_REASONS = {
-    CACHED_BLOCK: "a cached block is large enough",
-    NEW_SEGMENT: "the driver has room for a new segment",
-    MORE_OF_EXPANDABLE: "the driver has room for more pages of an expandable segment",
-    AFTER_RELEASE: "the driver has room once cached segments are given back to it",
-}
 
 # Unmapped address space behind the last mapped range: 9/8 of the device's memory, so never what limits a request.
 _UNLIMITED_BYTES = 1 << 62
@@ -93,15 +85,6 @@ class MapFigures:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Whether a request would succeed. ``ok`` is None when that hangs on the driver's free memory, which is not known."""
-
-    ok: bool | None
-    way: str | None
-    reason: str
-
-
-@dataclass(frozen=True)
 class _Supply:
     """What a request on the default stream can be served from.
 
@@ -153,23 +136,6 @@ def summarize(found: DeviceMap, *, device_free_bytes: int | None, expandable: bo
         blocks=found.block_count,
         largest_free_block_by_pool_stream=by_pool_stream,
     )
-
-
-def fits(found: DeviceMap, request_bytes: int, *, device_free_bytes: int | None, expandable: bool) -> Fit:
-    """Return whether a request of ``request_bytes`` on the default stream would succeed now, how, and why."""
-    supply = _supply(found, device_free_bytes, expandable)
-    block_bytes = round_size(request_bytes)
-    way = _way(supply, block_bytes)
-    if way is not None:
-        return Fit(True, way, _REASONS[way])
-    cached = supply.small_block_bytes if block_bytes <= SMALL_LIMIT_BYTES else supply.large_block_bytes
-    have = (
-        f"the largest cached block is {format_bytes(cached)}, "
-        f"and empty_cache() would give back {format_bytes(supply.releasable_bytes)}"
-    )
-    if device_free_bytes is None:
-        return Fit(None, None, f"{have}; the driver's free memory is not known")
-    return Fit(False, None, f"{have}; the driver has {format_bytes(device_free_bytes)} free")
 
 
 def _segment_sums(found: DeviceMap, values: I64) -> I64:

@@ -9,6 +9,8 @@ from vramscope.errors import BadInputError
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 MISSING = "–"
+# Fifteen digits are more than any memory has, and a double holds them exactly.
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]i?B?|B)?", re.ASCII | re.IGNORECASE)
 
 
 def format_bytes(size_bytes: int | None) -> str:
@@ -43,9 +45,10 @@ def format_address(address: int) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """Return the bytes of "24 GiB", "512MiB" or "1048576". Raises BadInputError for anything else."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B?|B)?", text.strip(), re.ASCII | re.IGNORECASE)
+    """Return the bytes of "24 GiB", "512m", "1.5 GB" (decimal) or "1048576". Raises BadInputError for anything else."""
+    match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise BadInputError(f"{text!r} is not a size; write it as 24GiB, 512MiB or a number of bytes")
-    power = "BKMGT".index((match[2] or "B")[0].upper())
-    return int(float(match[1]) * 1024**power)
+        raise BadInputError(f"{text[:40]!r} is not a size; write it as 24GiB, 512MiB or a number of bytes")
+    unit = (match[2] or "b").lower()
+    base = 1000 if unit in ("kb", "mb", "gb", "tb") else 1024
+    return int(float(match[1]) * base ** "bkmgt".index(unit[0]))

@@ -72,12 +72,6 @@ class Mirror(TorchDispatchMode):  # type: ignore[misc]  # torch is not type-chec
         # and is alive, so that its entry does not change.
         return self._spans.get(tensor.untyped_storage()._cdata)
 
-    @property
-    def live_bytes(self) -> int:
-        """The bytes of all storages that are alive, as the program asked for them (before rounding)."""
-        with self.settled():
-            return sum(size_bytes for _, size_bytes in self._spans.values())
-
     def _see(self, storage: torch.UntypedStorage) -> None:
         size_bytes = storage.nbytes()
         # PyTorch gives a null pointer for 0 bytes; such a storage may get bytes (and be seen) later.

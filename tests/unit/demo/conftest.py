@@ -22,6 +22,11 @@ class Bench:
     marks: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
+    @property
+    def live_bytes(self) -> int:
+        """The bytes of all storages that are alive, as the program asked for them (before rounding)."""
+        return self.current("requested_bytes")
+
     def current(self, figure: str) -> int:
         """Return one of the allocator's figures, such as "allocated_bytes", now."""
         with self.mirror.settled() as allocator:

@@ -23,13 +23,13 @@ def test_live_bytes_are_those_of_the_storages_that_are_alive(bench: Bench) -> No
         view = second[1:]
         view.add_(1)
         # THEN each storage counts once
-        assert bench.mirror.live_bytes == 1000 + 12_000
+        assert bench.live_bytes == 1000 + 12_000
         # WHEN one goes, and of the other only the view stays
         del first, second
         # THEN the view keeps its whole storage
-        assert bench.mirror.live_bytes == 12_000
+        assert bench.live_bytes == 12_000
         del view
-    assert bench.mirror.live_bytes == 0
+    assert bench.live_bytes == 0
     assert bench.current("allocated_bytes") == 0
 
 
@@ -42,7 +42,7 @@ def test_the_bytes_of_a_trained_model_are_its_parameters_and_optimizer_state(ben
         # THEN it holds each parameter, its two moments, and its count of steps (float32)
         parameters = list(model.parameters())
         elements = sum(parameter.numel() for parameter in parameters)
-        assert bench.mirror.live_bytes == 3 * 2 * elements + 4 * len(parameters)
+        assert bench.live_bytes == 3 * 2 * elements + 4 * len(parameters)
 
 
 def test_a_training_step_needs_the_same_memory_each_time(bench: Bench) -> None:
@@ -85,7 +85,7 @@ def test_a_storage_that_dies_in_a_cycle_on_another_thread_is_freed(bench: Bench)
             collector.join(timeout=30)
             assert not collector.is_alive()
     # THEN the bytes are free once the allocator is asked again
-    assert bench.mirror.live_bytes == 0
+    assert bench.live_bytes == 0
 
 
 def test_a_request_that_does_not_fit_raises_as_on_a_gpu_and_the_program_goes_on() -> None:
@@ -98,9 +98,9 @@ def test_a_request_that_does_not_fit_raises_as_on_a_gpu_and_the_program_goes_on(
         with pytest.raises(torch.OutOfMemoryError, match=r"^CUDA out of memory. Tried to allocate 30.00 MiB."):
             torch.empty(30 * MIB, dtype=torch.uint8)
         # THEN nothing of the failed request is left, and smaller ones succeed
-        assert bench.mirror.live_bytes == 40 * MIB
+        assert bench.live_bytes == 40 * MIB
         smaller = torch.empty(20 * MIB, dtype=torch.uint8)
-        assert bench.mirror.live_bytes == 60 * MIB
+        assert bench.live_bytes == 60 * MIB
         del kept, smaller
 
 
@@ -122,7 +122,7 @@ def test_a_tensor_of_no_bytes_takes_no_block(bench: Bench) -> None:
         # WHEN it gets elements later THEN it is seen
         empty.resize_(100)
         assert bench.mirror.span(empty) is not None
-        assert bench.mirror.live_bytes == 400
+        assert bench.live_bytes == 400
 
 
 def _allocate() -> torch.Tensor:

@@ -49,7 +49,7 @@ def test_training_marks_the_beginning_of_each_epoch(monkeypatch: pytest.MonkeyPa
         training.run(bench.job)
     # THEN three epochs have begun, and the memory went with the model
     assert bench.marks == ["epoch 1", "epoch 2", "epoch 3"]
-    assert bench.mirror.live_bytes == 0
+    assert bench.live_bytes == 0
 
 
 def test_a_job_that_is_stopped_ends_within_its_step() -> None:
@@ -103,7 +103,7 @@ def test_the_leak_grows_by_the_logits_of_each_step(monkeypatch: pytest.MonkeyPat
     held: list[int] = []
 
     def look_and_step(model: GPT, optimizer: torch.optim.Optimizer) -> Tensor:
-        held.append(bench.mirror.live_bytes)
+        held.append(bench.live_bytes)
         return training.train_step(model, optimizer)
 
     monkeypatch.setattr(leak, "train_step", look_and_step)
