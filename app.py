@@ -22,6 +22,7 @@ import flask
 import dashboard.api
 import dashboard.auth
 import dashboard.callbacks
+import dashboard.failures
 import dashboard.headers
 import dashboard.page_routes
 from collectors.gateway import Gateway
@@ -82,6 +83,7 @@ def create_app(live: LiveData, settings: AppSettings) -> dash.Dash:
     dashboard.auth.protect(server, token=settings.token, hosts=settings.hosts)
     dashboard.headers.secure(server, script_hashes=app.csp_hashes())
     dashboard.headers.preload(server)
+    dashboard.failures.guard(server)
     return app
 
 

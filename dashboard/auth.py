@@ -89,8 +89,15 @@ def is_own_origin(request: flask.Request) -> bool:
         return True
     origin = request.headers.get("Origin")
     if origin is not None:
-        return urlsplit(origin).netloc == request.host
+        return _netloc(origin) == request.host
     return request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # "http://[", say
+        return None
 
 
 def check_request_token(request: flask.Request, token: str) -> Response | None:

@@ -19,6 +19,8 @@ MAP_AGE_S = 0.2
 # A tooltip is about the picture that is shown, so the map behind it will do.
 KNOWN_MAP_AGE_S = 30.0
 MOST_POINTS = 2000
+# Longer than any history; keeps the window's start within the 64 bits of a time.
+MOST_WINDOW_S = 10**9
 
 
 def register(server: flask.Flask, live: LiveData) -> None:
@@ -62,7 +64,9 @@ def register(server: flask.Flask, live: LiveData) -> None:
         """Answer a Plotly figure of ``window_s`` seconds up to now or ``at`` (µs), of ``from``..``to`` (µs), or of everything."""
         args = flask.request.args
         now = _number("at") or _now_us(live.jobs(), args.get("job"), _number("rank"))
-        window = timeline.Window(now, _number("window_s"), _number("from"), _number("to"))
+        window_s = _number("window_s")
+        window_s = None if window_s is None else min(window_s, MOST_WINDOW_S)
+        window = timeline.Window(now, window_s, _number("from"), _number("to"))
         width = min(max(_number("width") or 800, 200), 4000)
         start, end = window.bounds()
         found = live.timeline(
@@ -85,7 +89,7 @@ def _now_us(jobs: Sequence[JobInfo], job_id: str | None, rank: int | None) -> in
 
 
 def _number(name: str) -> int | None:
-    """Return a query parameter as an integer of at most 19 digits; None where it is absent or something else."""
+    """Return a query parameter as an integer of at most 18 digits; None where it is absent or something else."""
     text = flask.request.args.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 

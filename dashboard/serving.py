@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import getpass
 import logging
+import os
 import signal
 import socket
 from types import FrameType
@@ -35,7 +36,11 @@ def bind(host: str, port: int) -> socket.socket:
             raise VramscopeError(
                 f"port {port} needs more rights than yours; choose one over 1023 with --port"
             ) from None
-        raise BadInputError(f"cannot listen on {host}: {error.strerror}; see --host") from None
+        # The text of a failed bind repeats the address as a tuple; a name that is not found has only its own.
+        reason = error.strerror if isinstance(error, socket.gaierror) or not error.errno else os.strerror(error.errno)
+        raise BadInputError(f"cannot listen on {host}: {reason}; see --host") from None
+    except UnicodeError:
+        raise BadInputError(f"cannot listen on {host[:80]!r}: that is not a host's name; see --host") from None
     except OverflowError:
         raise BadInputError(f"{port} is not a port; choose one from 0 to 65535 with --port") from None
 
@@ -54,8 +59,16 @@ def addresses(host: str, port: int, *, token: str, base_path: str) -> list[str]:
     target = "127.0.0.1" if host in (*EVERY_ADDRESS, "localhost") else _in_url(host)
     return [
         f"vramscope: http://{_in_url(name)}:{port}{base_path}?token={token}",
-        f"from another machine, first: ssh -L {port}:{target}:{port} {getpass.getuser()}@{here}",
+        f"from another machine, first: ssh -L {port}:{target}:{port} {_user_at()}{here}",
     ]
+
+
+def _user_at() -> str:
+    """Return this user's name with an @; nothing where the uid has no name, as in many containers."""
+    try:
+        return f"{getpass.getuser()}@"
+    except (KeyError, OSError):
+        return ""
 
 
 def _in_url(host: str) -> str:

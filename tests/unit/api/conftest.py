@@ -15,6 +15,13 @@ from tests.fake_live_data import FakeLiveData
 TOKEN = "a-token-of-the-tests"
 
 
+def bearer_client(server: flask.Flask) -> FlaskClient:
+    """Return a program that sends the token with each request."""
+    client = server.test_client()
+    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {TOKEN}"
+    return client
+
+
 @pytest.fixture
 def live() -> FakeLiveData:
     return FakeLiveData(blocks=400, ranks=2, devices=2)
@@ -52,6 +59,5 @@ def stranger(server: flask.Flask) -> Iterator[FlaskClient]:
 @pytest.fixture
 def client(server: flask.Flask) -> Iterator[FlaskClient]:
     """A program that sends the token with each request."""
-    with server.test_client() as client:
-        client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {TOKEN}"
+    with bearer_client(server) as client:
         yield client

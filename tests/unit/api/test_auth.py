@@ -139,6 +139,7 @@ def test_a_host_header_of_garbage_is_refused(client: FlaskClient, host: str) -> 
         {"Origin": "https://evil.example"},
         {"Origin": "http://127.0.0.1:3000"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ],

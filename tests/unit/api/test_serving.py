@@ -59,3 +59,22 @@ def test_a_busy_port_says_what_to_do() -> None:
         serving.bind("127.0.0.1", first.getsockname()[1]),
     ):
         pass
+
+
+@pytest.mark.parametrize("host", ["..", "a..b", "x" * 300])
+def test_a_host_that_cannot_be_a_name_is_one_line(host: str) -> None:
+    with pytest.raises(VramscopeError, match="--host") as refused:
+        serving.bind(host, 0)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_user_without_a_name_still_gets_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a container's uid that no passwd file knows
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    monkeypatch.setattr(socket, "gethostname", lambda: "node-03")
+
+    # THEN
+    assert lines("127.0.0.1")[1] == "from another machine, first: ssh -L 8050:127.0.0.1:8050 node-03"

@@ -1,0 +1,36 @@
+"""The last boundary of a request: whatever went wrong is one line, to who asked and on the console, and never a traceback."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+import flask
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response
+
+from dashboard.auth import refusal
+
+log = logging.getLogger("vramscope.dashboard")
+
+
+def guard(server: flask.Flask) -> None:
+    """Answer the failures of every route of ``server``, Dash's own included, where the route has no answer of its own."""
+
+    @server.errorhandler(HTTPException)
+    def refused(error: HTTPException) -> Response | HTTPException:
+        if error.response is not None or error.code is None or error.code < 400:
+            return error
+        return refusal(error.code, error.description or error.name)
+
+    @server.errorhandler(Exception)
+    def failed(error: Exception) -> Response:
+        log.error("vramscope: %s %r failed: %s", flask.request.method, flask.request.path[:100], _words(error))
+        return refusal(500, "vramscope could not answer this request; the terminal where it runs says why")
+
+
+def _words(error: Exception) -> str:
+    """Return the error and where it was raised as one line: enough for a report, without the stack."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    line = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return f"{line} ({last.filename}:{last.lineno})"
