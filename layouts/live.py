@@ -25,11 +25,12 @@ EXPLANATIONS = {
     ids.CARD_INACTIVE_SPLIT: (
         "Inactive split",
         "Free memory that PyTorch cannot give back, because a tensor lives in the same segment. The share is the stranded ratio.",
-        "stranded ratio = inactive split / reserved",
+        "stranded ratio = inactive split / reserved; its trend compares the peaks of the minute's first and last quarter",
     ),
     ids.CARD_LARGEST_FIT: (
         "Largest request that fits",
-        "The largest single tensor that could be allocated now, after all that PyTorch would try. It needs one unbroken hole.",
+        "The largest single tensor that could be allocated now, after all that PyTorch would try. It needs one unbroken "
+        "hole. It comes from the newest map, which can be a little older than the other figures.",
         "largest of: a cached block, a new segment, a new segment after releasing cached ones",
     ),
     ids.CARD_RETRIES: (
@@ -137,5 +138,6 @@ def dump_panel() -> Component:
         id=ids.DUMP_PANEL,
         className="card panel dump-panel",
         hidden=True,
+        tabIndex="-1",
         **{"aria-label": "Snapshots"},
     )

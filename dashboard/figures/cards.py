@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from vramscope.records import DeviceStats, Timeline
 from vramscope.units import GIB, KIB, MIB, MISSING, format_bytes, format_ratio, split_bytes
 
 # A change below this share of the reserved bytes is called steady.
 STEADY_RATIO = 0.005
+# The trend compares the highest of a minute's first and last quarter: within each step the figure rises and falls.
+MINUTE_US = 60_000_000
+QUARTER_US = 15_000_000
+# A map that is older than this against the counters is said to be.
+STALE_MAP_US = 5_000_000
 DEFAULT_REQUEST_BYTES = 2 * GIB
 # vramscope.metrics' ways, as they read after the figure.
 _WAYS = {
@@ -160,16 +167,20 @@ def _inactive_split(stats: DeviceStats, minute: Timeline | None) -> Figure:
     if split is not None and reserved:
         detail.append((f"{format_ratio(split / reserved)} of reserved is stranded", ""))
         bar = (("inactive", split / reserved),)
-        detail += _trend(split, reserved, minute)
+        detail += _trend(reserved, minute, stats.time_unix_us)
     return Figure(*split_bytes(split), tuple(detail), bar)
 
 
-def _trend(split: int, reserved: int, minute: Timeline | None) -> list[tuple[str, str]]:
-    history = None if minute is None else minute.high.get("inactive_split_bytes")
-    known = [] if history is None else history[history == history].tolist()
-    if not known:
+def _trend(reserved: int, minute: Timeline | None, now_us: int) -> list[tuple[str, str]]:
+    """Return how the peaks changed; nothing where less than about a minute is known."""
+    if minute is None or "inactive_split_bytes" not in minute.high:
         return []
-    change = split - int(known[0])
+    high, age_us = minute.high["inactive_split_bytes"], now_us - minute.time_unix_us
+    known = ~np.isnan(high)
+    first, last = high[known & (age_us >= MINUTE_US - QUARTER_US)], high[known & (age_us <= QUARTER_US)]
+    if not len(first) or not len(last):
+        return []
+    change = int(last.max() - first.max())
     if abs(change) < STEADY_RATIO * reserved:
         return [("steady in the last minute", "")]
     arrow, tone = ("▲", "bad") if change > 0 else ("▼", "ok")
@@ -180,21 +191,29 @@ def _largest_fit(stats: DeviceStats, request_bytes: int | None) -> Figure:
     fit = stats.from_map.get("largest_fit_bytes")
     if not isinstance(fit, int):
         return Figure(MISSING, "", (("not known: no map has arrived yet", ""),))
-    estimate = "estimate: " if stats.from_map.get("largest_fit_is_estimate") else ""
+    is_estimate = bool(stats.from_map.get("largest_fit_is_estimate"))
     way = stats.from_map.get("largest_fit_way")
-    detail = [(f"{estimate}{_WAYS.get(str(way), way)}", "")] if way else []
-    detail.append(fit_verdict(fit, request_bytes))
+    words = [_WAYS.get(str(way), str(way))] if way else []
+    age_us = 0 if stats.map_time_unix_us is None else stats.time_unix_us - stats.map_time_unix_us
+    is_old = age_us > STALE_MAP_US
+    if is_old:
+        words = [f"from a map {age_us / 1e6:.0f} s old"]
+    detail = [(("estimate: " if is_estimate else "") + word, "") for word in words]
+    detail.append(fit_verdict(fit, request_bytes, is_sure=not is_estimate and not is_old))
     return Figure(*split_bytes(fit), tuple(detail))
 
 
-def fit_verdict(fit_bytes: int, request_bytes: int | None) -> tuple[str, str]:
-    """Return whether a tensor of ``request_bytes`` fits, in plain words, with its tone."""
+def fit_verdict(fit_bytes: int, request_bytes: int | None, *, is_sure: bool) -> tuple[str, str]:
+    """Return whether a tensor of ``request_bytes`` fits, in plain words, with its tone.
+
+    An estimate is what fits at least: more may fit, so it cannot tell that a larger request fails. Nor can an old map.
+    """
     if request_bytes is None:
         return "write a size such as 2 GiB or 512 MiB", "warn"
     wanted = format_bytes(request_bytes).replace(".00 ", " ")
     if request_bytes <= fit_bytes:
         return f"a {wanted} tensor fits", "ok"
-    return f"a {wanted} tensor would fail", "bad"
+    return (f"a {wanted} tensor would fail", "bad") if is_sure else (f"a {wanted} tensor may fail", "warn")
 
 
 def _retries(stats: DeviceStats, minute: Timeline | None) -> Figure:

@@ -16,7 +16,12 @@ NOW_US = 1_790_000_000_000_000
 
 
 def stats(
-    *, nvml: DeviceReading | None = None, others: int | None = None, fit: Any = None, **counters: int
+    *,
+    nvml: DeviceReading | None = None,
+    others: int | None = None,
+    fit: Any = None,
+    map_age_s: int = 0,
+    **counters: int,
 ) -> DeviceStats:
     """Return statistics of an 80 GiB GPU with 61 GiB active of 72 reserved, and 5 GiB free."""
     known = {
@@ -29,7 +34,9 @@ def stats(
         "device_free_bytes": 5 * GIB,
         "device_total_bytes": 80 * GIB,
     }
-    return DeviceStats("job", 0, 0, NOW_US, 7, {**known, **counters}, fit or {}, NOW_US, {}, nvml, others)
+    return DeviceStats(
+        "job", 0, 0, NOW_US, 7, {**known, **counters}, fit or {}, NOW_US - map_age_s * 1_000_000, {}, nvml, others
+    )
 
 
 def reading(used: int | None, **changes: Any) -> DeviceReading:
@@ -37,9 +44,9 @@ def reading(used: int | None, **changes: Any) -> DeviceReading:
 
 
 def minute(*split: float, marks: tuple[Mark, ...] = ()) -> Timeline:
-    values = np.array(split)
-    moments = np.arange(len(values)) * 1_000_000
-    return Timeline(moments, {}, {"inactive_split_bytes": values}, 0, marks)
+    """Return the last minute with these peaks of the inactive split, spread evenly over it, the last of them now."""
+    moments = NOW_US - np.linspace(60_000_000, 0, len(split)).astype(np.int64)
+    return Timeline(moments, {}, {"inactive_split_bytes": np.array(split)}, 0, marks)
 
 
 def text(figure: cards.Figure) -> str:
@@ -74,14 +81,17 @@ def test_reserved_tells_its_peak_and_what_is_cached() -> None:
     ],
 )
 def test_inactive_split_tells_its_ratio_and_its_trend(before: int, words: str, tone: str) -> None:
-    # GIVEN nine GiB now, and another figure a minute ago, before which nothing is known
-    found = figures(stats(), minute(float("nan"), float(before), 1.0))["inactive split"]
+    # GIVEN a job whose steps raise the figure again and again, lately to nine GiB, and to another height a minute ago
+    steps = [1.0, float(before), 1.0, float("nan"), 1.0, 12.0 * GIB, 1.0, 12.0 * GIB, 1.0, 9.0 * GIB, 1.0]
+    # THEN the trend is that of the peaks, whatever the figure is at this moment
+    found = figures(stats(), minute(*steps))["inactive split"]
     assert found.detail == (("12 % of reserved is stranded", ""), (words, tone))
 
 
 def test_without_history_no_trend_is_claimed() -> None:
     assert text(figures(stats())["inactive split"]) == "12 % of reserved is stranded"
-    assert text(figures(stats(), minute(float("nan")))["inactive split"]) == "12 % of reserved is stranded"
+    for known in (minute(float("nan")), minute(float("nan"), float("nan"), 5.0 * GIB, 9.0 * GIB)):
+        assert text(figures(stats(), known)["inactive split"]) == "12 % of reserved is stranded"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +113,18 @@ def test_the_largest_fit_answers_whether_a_tensor_fits(
 
 def test_an_estimate_of_the_largest_fit_is_called_one() -> None:
     from_map = {"largest_fit_bytes": GIB, "largest_fit_way": "a new segment", "largest_fit_is_estimate": True}
-    assert text(figures(stats(fit=from_map))["largest fit"]).startswith("estimate: in a new segment")
+    found = figures(stats(fit=from_map))["largest fit"]
+    # AND it does not claim that more would fail, since it tells what fits at least
+    assert found.detail == (("estimate: in a new segment", ""), ("a 2 GiB tensor may fail", "warn"))
+    assert figures(stats(fit=from_map), request_bytes=GIB)["largest fit"].detail[1] == ("a 1 GiB tensor fits", "ok")
+
+
+def test_a_fit_from_an_old_map_says_so_and_is_not_sure() -> None:
+    from_map = {"largest_fit_bytes": GIB, "largest_fit_way": "a new segment"}
+    found = figures(stats(fit=from_map, map_age_s=28))["largest fit"]
+    assert found.detail == (("from a map 28 s old", ""), ("a 2 GiB tensor may fail", "warn"))
+    fresh = figures(stats(fit=from_map, map_age_s=2))["largest fit"]
+    assert fresh.detail == (("in a new segment", ""), ("a 2 GiB tensor would fail", "bad"))
 
 
 def test_before_a_map_the_largest_fit_is_missing_not_zero() -> None:
