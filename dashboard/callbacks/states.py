@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from dash import Dash, Input, Output, html, no_update
+from dash.development.base_component import Component
 
 from dashboard import ids
 from dashboard.figures import states
 from dashboard.figures.selection import Selection, find_rank
-from vramscope.records import LiveData, RankInfo
+from vramscope.records import JobInfo, LiveData, RankInfo
 
 
 def register(app: Dash, live: LiveData) -> None:
@@ -19,7 +21,7 @@ def register(app: Dash, live: LiveData) -> None:
         chosen, jobs, status = Selection(**(selection or {})), live.jobs(), live.status()
         stats = live.stats(chosen.job, chosen.device, chosen.rank) if chosen.job and chosen.device is not None else None
         key = states.light(status, jobs, chosen)
-        banners = _banners(states.banners(status, jobs, chosen, stats))
+        banners = [*_other_job(states.newer_job(jobs, chosen)), *_banners(states.banners(status, jobs, chosen, stats))]
         found = find_rank(jobs, chosen)
         cost = states.agent_cost(stats) if stats else ""
         return (
@@ -38,6 +40,14 @@ def register(app: Dash, live: LiveData) -> None:
         Input(ids.SELECTION, "data"),
         Input(ids.PAUSED, "data"),
     )(show_state)
+
+
+def _other_job(job: JobInfo | None) -> list[Component]:
+    """Return the way to a job that runs while the one on the page has ended: nothing leads there by itself."""
+    if job is None:
+        return []
+    link = html.A("Show it", href=f"?job={quote(job.id, safe='')}")
+    return [html.Div([f"Another job is running: {job.name}. ", link], className="banner info")]
 
 
 def _banners(found: list[states.Banner]) -> list[Any]:

@@ -47,7 +47,7 @@ def resolve(jobs: Sequence[JobInfo], wished: Selection) -> Choices:
     """Return the nearest selection to ``wished`` that exists: an unknown job, rank or device gives way to the first."""
     if not jobs:
         return Choices(Selection())
-    ordered = sorted(jobs, key=lambda job: (job.ended, -_started(job)))
+    ordered = sorted(jobs, key=lambda job: (job.ended, -started_unix_us(job)))
     job = next((job for job in ordered if job.id == wished.job), ordered[0])
     if job.id != wished.job:
         wished = replace(wished, rank=None, device=None) if wished.job else wished
@@ -90,5 +90,6 @@ def job_label(job: JobInfo) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _started(job: JobInfo) -> int:
+def started_unix_us(job: JobInfo) -> int:
+    """Return when the last of the job's ranks started."""
     return max((rank.started_unix_us for rank in job.ranks), default=0)

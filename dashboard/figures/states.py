@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from dashboard.figures.selection import Selection, find_rank
+from dashboard.figures.selection import Selection, find_rank, started_unix_us
 from vramscope.records import CollectorStatus, DeviceInfo, DeviceStats, JobInfo, RankInfo
 from vramscope.units import format_ratio
 
@@ -43,6 +43,13 @@ def banners(
         found += _rank_banners(known[1], selection, stats)
     found += [("quiet", line) for line in status.messages]
     return list(dict.fromkeys(found))
+
+
+def newer_job(jobs: Sequence[JobInfo], selection: Selection) -> JobInfo | None:
+    """Return a job that runs while the shown one has ended, the one that started last; None where that is not so."""
+    shown = next((job for job in jobs if job.id == selection.job), None)
+    running = [job for job in jobs if not job.ended]
+    return max(running, key=started_unix_us) if shown is not None and shown.ended and running else None
 
 
 def _rank_banners(rank: RankInfo, selection: Selection, stats: DeviceStats | None) -> list[Banner]:

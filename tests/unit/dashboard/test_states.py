@@ -40,6 +40,16 @@ def test_an_ended_job_says_when_and_how() -> None:
     assert "(exited)" in line
 
 
+def test_an_ended_job_leads_to_one_that_runs() -> None:
+    ended, running = jobs(ended_unix_us=5)[0], jobs(started_unix_us=7)[0]
+    earlier = replace(running, id="b", ranks=jobs(started_unix_us=6)[0].ranks)
+    newest = replace(running, id="c")
+    assert states.newer_job([ended, earlier, newest], HERE) == newest
+    # AND nothing leads away from one that runs, or where none does
+    assert states.newer_job([running, newest], HERE) is None
+    assert states.newer_job([ended], HERE) is None
+
+
 def test_a_missing_collector_says_what_to_do() -> None:
     assert "vramscope collect" in lines(CollectorStatus(False), [])[0]
     assert "stays on the page" in lines(CollectorStatus(False), jobs())[0]
