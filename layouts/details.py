@@ -37,14 +37,14 @@ def _text_column(field: str, name: str, flex: float, least_px: int) -> dict[str,
 
 
 _COLUMNS: list[dict[str, Any]] = [
-    _text_column("owner", "Owner", 1.35, 88),
-    _text_column("name", "Tensor", 1.7, 84),
-    _text_column("shape", "Shape", 0.8, 58),
-    _text_column("dtype", "Type", 0.6, 50),
+    {**_text_column("owner", "Owner", 1.35, 84), "maxWidth": 108},
+    _text_column("name", "Tensor", 1.4, 84),
+    {**_text_column("shape", "Shape", 1.3, 56), "maxWidth": 124},
+    {**_text_column("type", "Type", 0.6, 48), "maxWidth": 48, "tooltipField": "dtype"},
     {
         "field": "mib",
         "headerName": "MiB",
-        "width": 72,
+        "width": 66,
         "type": "rightAligned",
         "filter": "agNumberColumnFilter",
         "valueFormatter": {"function": "d3.format(',.1f')(params.value)"},
@@ -56,7 +56,7 @@ _GRID_THEME = (
     "themeQuartz.withParams({fontSize: 12, fontFamily: 'inherit', rowHeight: 28, headerHeight: 32, wrapperBorder: false,"
     " backgroundColor: 'var(--panel)', foregroundColor: 'var(--text)', borderColor: 'var(--line)',"
     " headerBackgroundColor: 'var(--panel)', headerTextColor: 'var(--muted)', accentColor: 'var(--accent)',"
-    " cellHorizontalPadding: 8, browserColorScheme: 'inherit'})"
+    " cellHorizontalPadding: 7, browserColorScheme: 'inherit'})"
 )
 
 
@@ -79,12 +79,15 @@ def owners() -> Component:
                 defaultColDef={"sortable": True, "resizable": True, "suppressHeaderMenuButton": True},
                 getRowId="params.data.id",
                 csvExportParams={"fileName": "vramscope-owners.csv"},
+                # The two functions are those of assets/owner_grid.js.
                 className="owner-grid",
                 style={"height": "100%", "width": "100%"},
                 dashGridOptions={
                     "theme": {"function": _GRID_THEME},
                     "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
                     "animateRows": False,
+                    "defaultCsvExportParams": {"processCellCallback": {"function": "csvCell(params)"}},
+                    "tabToNextCell": {"function": "leaveTable()"},
                 },
             ),
         ],

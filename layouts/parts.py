@@ -67,9 +67,12 @@ def stacked_bar(parts: Sequence[tuple[str, float]], class_name: str) -> Componen
     return html.Div(pieces, className=class_name, **{"aria-hidden": "true"})
 
 
-def legend(entries: Sequence[tuple[str, str]]) -> list[Component]:
-    """Return swatches of (colour name, text)."""
-    return [html.Span([html.I(className=f"swatch fill {colour}"), text]) for colour, text in entries]
+def legend(entries: Sequence[tuple[str, str]], most: str | None = None) -> list[Component]:
+    """Return swatches of (colour name, text); the one of the colour ``most`` stands out."""
+    return [
+        html.Span([html.I(className=f"swatch fill {colour}"), text], className="most" if colour == most else None)
+        for colour, text in entries
+    ]
 
 
 def panel_head(title: str, *children: Component, explained: tuple[str, str] | None = None) -> Component:

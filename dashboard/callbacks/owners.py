@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dash import Dash, Input, Output, ctx
+from dash import Dash, Input, Output, ctx, html
 from dash.exceptions import PreventUpdate
 
 from dashboard import ids, maps
@@ -28,9 +28,10 @@ def register(app: Dash, live: LiveData) -> None:
         if found is None:
             return [], [], [], "no map has arrived yet"
         owners = maps.owners_of(found)
-        bar, texts = owner_table.shares(found, owners)
+        bar, texts, largest, whole = owner_table.shares(found, owners)
         rows = owner_table.rows(found, owners)
-        return rows, parts.stacked_bar(bar, "bar owner-bar"), parts.legend(texts), owner_table.note(owners, len(rows))
+        legend = [*parts.legend(texts, largest), html.Span(whole)]
+        return rows, parts.stacked_bar(bar, "bar owner-bar"), legend, owner_table.note(owners, len(rows))
 
     app.callback(
         Output(ids.OWNER_GRID, "rowData"),

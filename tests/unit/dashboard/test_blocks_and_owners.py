@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from tests.fake_live_data import churn, make_map
 from vramscope import owners
 from vramscope.columns import INACTIVE
 from vramscope.records import DumpInfo, StackReply
+from vramscope.units import format_bytes
 
 
 def test_a_block_is_found_from_any_address_inside_it() -> None:
@@ -62,12 +65,36 @@ def test_owners_are_worked_out_once_for_a_map() -> None:
 
 def test_the_shares_add_up_and_keep_their_order() -> None:
     found = make_map(2000)
-    bar, texts = owner_table.shares(found, owners.assign(found))
+    bar, texts, largest, whole = owner_table.shares(found, owners.assign(found))
     assert sum(share for _, share in bar) == pytest.approx(1)
     assert [colour for colour, _ in texts] == ["owner-1", "owner-3", "owner-4", "owner-5", "owner-0"]
-    # AND a map without any active block divides by nothing
-    empty = owner_table.shares(make_map(0), owners.assign(make_map(0)))[0]
+    # AND the largest is told, and of how much they are shares
+    assert largest == max(bar, key=lambda entry: entry[1])[0]
+    active = int(found.block_bytes[found.block_state != INACTIVE].sum())
+    assert whole == f"of {format_bytes(active)} active"
+    # AND a map without any active block divides by nothing, and has no largest
+    freed = replace(found, block_state=np.full_like(found.block_state, INACTIVE))
+    empty, _, largest, whole = owner_table.shares(freed, owners.assign(freed))
     assert all(0 <= share <= 1 for _, share in empty)
+    assert (largest, whole) == (None, "of 0 B active")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "short"),
+    [
+        ("bfloat16", "bf16"),
+        ("float32", "f32"),
+        ("int64", "i64"),
+        ("uint8", "u8"),
+        ("float8_e4m3fn", "f8_e4m3fn"),
+        ("complex64", "c64"),
+        ("quint8", "qu8"),
+        ("bool", "bool"),
+        (None, None),
+    ],
+)
+def test_types_have_short_names_in_the_table(dtype: str | None, short: str | None) -> None:
+    assert owner_table.short_type(dtype) == short
 
 
 def test_the_table_is_sorted_limited_and_says_what_it_leaves_out() -> None:
