@@ -211,6 +211,7 @@
       timelineWindow: (seconds) => vramscope.timeline.setWindow(Number(seconds)),
       backToNow: (clicks) => (clicks ? vramscope.timeline.backToNow() : undefined),
       theme: (value) => vramscope.theme.show(value),
+      snapshotsShown: (hidden) => vramscope.snapshots.shown(hidden),
       /** A row of the table was chosen: select its block. The grid reports the same row again with each refresh. */
       pickOwner(rows) {
         const found = rows && rows.length ? rows[0].address : null;

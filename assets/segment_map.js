@@ -141,6 +141,7 @@
     const to = Math.min(lines, Math.ceil(view.y1));
     const as = asOf ? `as of ${asOf} · ` : "";
     panel.setText("map-summary", `${as}${segments.toLocaleString("en")} segments · ${blocks.toLocaleString("en")} blocks`);
+    element("map-summary").title = element("map-summary").textContent; // it may be cut
     panel.setText("map-lines", to - from + 1 < lines ? `${from}–${to} of ${lines.toLocaleString("en")} lines` : "");
   }
 
@@ -270,6 +271,7 @@
   function clear() {
     cursor = -1;
     panel.hideTip();
+    panel.setText("map-aloud", "no block is selected");
     vramscope.live.selectBlock(null);
     draw(false);
   }

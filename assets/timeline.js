@@ -9,6 +9,7 @@
   const FOLLOW_LONG_MS = 5000;
   const LONG_WINDOW_S = 600;
   const NARROW_PX = 500;
+  const MARGIN = { l: 62, r: 14, t: 32, b: 24 };
 
   let plotted = null;
   let windowS = 60; // 0: everything there is
@@ -62,7 +63,7 @@
     const width = to - from;
     if (event.key === "ArrowLeft") choose(from - width / 4, to - width / 4);
     else if (event.key === "ArrowRight") choose(from + width / 4, to + width / 4);
-    else if (event.key === "+") choose(from + width / 4, to - width / 4);
+    else if (event.key === "+") choose(from + width / (range ? 4 : 2), range ? to - width / 4 : to); // at first, to the newest
     else if (event.key === "-") choose(from - width / 2, to + width / 2);
     else if (event.key === "0" || event.key === "Escape") backToNow();
     else return;
@@ -86,7 +87,7 @@
     if (!plotted) return;
     if (asked) asked.abort();
     const mine = (asked = new AbortController());
-    const wanted = { width: Math.round(element("timeline").clientWidth) };
+    const wanted = { width: Math.round(element("timeline").clientWidth - MARGIN.l - MARGIN.r) };
     if (range) Object.assign(wanted, { from: Math.max(0, Math.round(range[0] * 1000)), to: Math.max(1, Math.round(range[1] * 1000)) });
     else if (windowS) wanted.window_s = windowS;
     const paused = vramscope.live.pausedAt();
@@ -120,7 +121,7 @@
     return {
       ...layout,
       uirevision: "timeline",
-      margin: { l: 62, r: 14, t: 32, b: 24 },
+      margin: MARGIN,
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: muted },

@@ -25,6 +25,7 @@ LIGHT_RATE = "light-rate"
 THEME = "theme"
 PAUSE = "pause"
 DUMP = "dump"
+DUMPS = "dumps"
 
 # Messages and states.
 BANNERS = "banners"

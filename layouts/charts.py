@@ -29,7 +29,7 @@ def segment_map() -> Component:
             parts.buttons(ids.MAP_SORT, (("size", "Size"), ("address", "Address")), "size", "Sort by"),
             parts.buttons(ids.MAP_POOL, (("all", "All"), ("large", "Large"), ("small", "Small")), "all", "Pools"),
             parts.buttons(ids.MAP_VIEW, (("map", "Map"), ("table", "Table")), "map", "View"),
-            html.Button("Export PNG", id=ids.MAP_EXPORT, className="button small"),
+            html.Button("PNG", id=ids.MAP_EXPORT, className="button small", title="Save the map as PNG"),
         ],
         className="controls",
     )

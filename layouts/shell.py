@@ -65,7 +65,7 @@ def _header() -> Component:
             html.Div(
                 [
                     html.I(className="dot"),
-                    html.Span("connecting", id=ids.LIGHT_TEXT),
+                    html.Span("connecting", id=ids.LIGHT_TEXT, role="status"),
                     html.Span(
                         id=ids.LIGHT_RATE,
                         title="maps a second, and how old the newest was when it was painted",
@@ -73,7 +73,6 @@ def _header() -> Component:
                 ],
                 id=ids.LIGHT,
                 className="light",
-                role="status",
             ),
             parts.buttons(
                 ids.THEME,
@@ -83,7 +82,19 @@ def _header() -> Component:
                 remembered=True,
             ),
             html.Button("Pause", id=ids.PAUSE, className="button", **{"aria-pressed": "false"}),
-            html.Button("Dump snapshot", id=ids.DUMP, className="button primary"),
+            html.Div(
+                [
+                    html.Button("Dump snapshot", id=ids.DUMP, className="button primary"),
+                    html.Button(
+                        "▾",
+                        id=ids.DUMPS,
+                        className="button primary",
+                        title="Snapshots written so far",
+                        **{"aria-label": "Snapshots written so far"},
+                    ),
+                ],
+                className="split",
+            ),
         ],
         className="top",
     )

@@ -29,6 +29,7 @@ def register(app: Dash) -> None:
     in_browser("exportMap", Input(ids.MAP_EXPORT, "n_clicks"))
     in_browser("timelineWindow", Input(ids.TIMELINE_WINDOW, "value"))
     in_browser("backToNow", Input(ids.TIMELINE_NOW, "n_clicks"))
+    in_browser("snapshotsShown", Input(ids.DUMP_PANEL, "hidden"))
     in_browser("theme", Input(ids.THEME, "value"))
     in_browser("pickOwner", Input(ids.OWNER_GRID, "selectedRows"))
     in_browser("showBlock", Input(ids.SELECTED_BLOCK, "data"))

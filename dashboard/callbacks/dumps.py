@@ -17,16 +17,13 @@ from vramscope.units import format_bytes
 
 
 def register(app: Dash, live: LiveData) -> None:
-    def dump(pressed: int, closed: int, selection: dict[str, Any] | None) -> tuple[Any, ...]:
+    def dump(pressed: int, listed: int, closed: int, selection: dict[str, Any] | None) -> tuple[Any, ...]:
         if ctx.triggered_id == ids.DUMP_CLOSE:
             return True, "", []
         job = (selection or {}).get("job")
         if job is None:
             return False, html.Span("No job is connected, so none can write a snapshot.", className="warn"), []
-        try:
-            message = html.Span(answer(live.dump(job, (selection or {}).get("rank"))), className="ok")
-        except VramscopeError as error:
-            message = html.Span(str(error), className="bad")
+        message = _write(live, job, (selection or {}).get("rank")) if ctx.triggered_id == ids.DUMP else ""
         return False, message, listing(live.dumps(job), app.config.requests_pathname_prefix)
 
     app.callback(
@@ -34,10 +31,18 @@ def register(app: Dash, live: LiveData) -> None:
         Output(ids.DUMP_MESSAGE, "children"),
         Output(ids.DUMP_LIST, "children"),
         Input(ids.DUMP, "n_clicks"),
+        Input(ids.DUMPS, "n_clicks"),
         Input(ids.DUMP_CLOSE, "n_clicks"),
         State(ids.SELECTION, "data"),
         prevent_initial_call=True,
     )(dump)
+
+
+def _write(live: LiveData, job: str, rank: int | None) -> Any:
+    try:
+        return html.Span(answer(live.dump(job, rank)), className="ok")
+    except VramscopeError as error:
+        return html.Span(str(error), className="bad")
 
 
 def answer(written: DumpInfo) -> str:

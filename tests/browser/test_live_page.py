@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import struct
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PATIENCE_MS, Open, Serve, Served
@@ -237,6 +239,48 @@ def test_a_snapshot_is_written_listed_and_offered(serve: Serve, open_page: Open)
     expect(page.locator("#dump-list a")).to_have_attribute("href", "/dumps/dump-0")
     page.click("#dump-close")
     expect(page.locator("#dump-panel")).not_to_be_visible()
+    # AND the list can be seen again without another snapshot
+    page.click("#dumps")
+    expect(page.locator("#dump-list a")).to_have_count(1)
+    expect(page.locator("#dump-message")).to_be_empty()
+
+
+def test_escape_closes_the_snapshots_and_an_explanation(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve(FakeLiveData()))
+    # WHEN the list is opened by the keyboard, THEN it has the focus, and Escape gives it back
+    page.focus("#dump")
+    page.keyboard.press("Enter")
+    expect(page.locator("#dump-panel")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("#dump-close")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#dump-panel")).not_to_be_visible()
+    expect(page.locator("#dump")).to_be_focused()
+    # AND an explanation that the focus has brought up goes
+    hint = page.locator(".figure:has(#card-active)")
+    hint.locator(".hint").focus()
+    expect(hint.locator(".hint-text")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(hint.locator(".hint-text")).not_to_be_visible()
+
+
+def test_tab_passes_the_table_of_owners_in_a_few_steps(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve(FakeLiveData()))
+    # GIVEN the focus on a cell of the table
+    page.locator("#owner-grid .ag-row [col-id=name]").first.click()
+    inside = "document.activeElement.closest('#owner-grid') !== null"
+    assert page.evaluate(inside)
+    # WHEN Tab is pressed once, THEN the focus leaves it
+    page.keyboard.press("Tab")
+    assert not page.evaluate(inside)
+
+
+def test_only_what_changes_seldom_is_read_aloud(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve(FakeLiveData()))
+    expect(page.locator("#light-rate")).to_contain_text("Hz")
+    # THEN the rate, which is another every second, is in no live region
+    assert page.evaluate("document.getElementById('light-rate').closest('[role=status], [aria-live]') === null")
+    assert page.locator("#light-text").get_attribute("role") == "status"
 
 
 def test_without_a_job_the_page_teaches_and_then_picks_one_up(serve: Serve, open_page: Open) -> None:
@@ -390,6 +434,47 @@ def test_the_table_of_owners_is_saved_as_csv(serve: Serve, open_page: Open, tmp_
     lines = (tmp_path / "owners.csv").read_text(encoding="utf-8-sig").splitlines()
     assert lines[0] == '"Owner","Tensor","Shape","Type","MiB"'
     assert len(lines) == 301
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@"])
+def test_a_spreadsheet_takes_no_tensors_name_for_a_formula(
+    serve: Serve, open_page: Open, tmp_path: Path, start: str
+) -> None:
+    # GIVEN tensors whose names begin as formulas do
+    page = open_page(serve(FakeLiveData(tensor_prefix=f"{start}1+1 ")))
+    expect(page.locator("#owner-grid .ag-row").first).to_be_visible()
+    # WHEN the table is saved
+    with page.expect_download() as waited:
+        page.click("#owner-csv")
+    waited.value.save_as(tmp_path / "owners.csv")
+    # THEN their names are text, and sizes are still numbers
+    rows = list(csv.DictReader((tmp_path / "owners.csv").read_text(encoding="utf-8-sig").splitlines()))
+    named = [row["Tensor"] for row in rows if "1+1" in row["Tensor"]]
+    assert named
+    assert all(name.startswith(f"'{start}1+1 ") for name in named)
+    assert all(float(row["MiB"]) > 0 for row in rows)
+
+
+def test_the_table_of_owners_can_be_read_without_widening_it(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve(FakeLiveData()))
+    expect(page.locator("#owner-grid .ag-row").first).to_be_visible()
+    # THEN no owner, no type and no size is cut, and no two-dimensional shape
+    cut = page.evaluate("""() => [...document.querySelectorAll("#owner-grid .ag-cell")]
+      .filter((cell) => cell.scrollWidth > cell.clientWidth && cell.getAttribute("col-id") !== "name")
+      .map((cell) => cell.textContent)""")
+    assert cut == []
+
+
+def test_a_selected_block_leaves_room_for_the_owners(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve(FakeLiveData(updates_per_s=0.001)))
+    page.mouse.click(*middle_of_map(page, 0.3, 0.4))
+    expect(page.locator("#block-stack")).not_to_be_empty()
+    # THEN the table stays within its panel, and shows rows
+    panel, grid = page.locator(".owner-panel").bounding_box(), page.locator("#owner-grid").bounding_box()
+    assert panel is not None
+    assert grid is not None
+    assert grid["y"] + grid["height"] <= panel["y"] + panel["height"] + 1
+    assert grid["height"] > 100
 
 
 def test_hostile_names_are_shown_as_text(serve: Serve, open_page: Open) -> None:
