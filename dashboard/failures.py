@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import traceback
 
 import flask
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
 from dashboard.auth import refusal
+from vramscope.errors import with_place
 
 log = logging.getLogger("vramscope.dashboard")
 
@@ -25,12 +25,5 @@ def guard(server: flask.Flask) -> None:
 
     @server.errorhandler(Exception)
     def failed(error: Exception) -> Response:
-        log.error("vramscope: %s %r failed: %s", flask.request.method, flask.request.path[:100], _words(error))
+        log.error("vramscope: %s %r failed: %s", flask.request.method, flask.request.path[:100], with_place(error))
         return refusal(500, "vramscope could not answer this request; the terminal where it runs says why")
-
-
-def _words(error: Exception) -> str:
-    """Return the error and where it was raised as one line: enough for a report, without the stack."""
-    *_, last = traceback.extract_tb(error.__traceback__)
-    line = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return f"{line} ({last.filename}:{last.lineno})"

@@ -15,12 +15,13 @@ from vramscope.agent.governor import Governor
 from vramscope.agent.job import Identity
 from vramscope.agent.link import Link
 from vramscope.agent.requests import answer, failure
-from vramscope.agent.sampler import Sampler, mark_frame, unix_us
+from vramscope.agent.sampler import LONGEST_LABEL, Sampler, mark_frame, unix_us
 from vramscope.agent.source import Source
 from vramscope.agent.steps import StepHooks
 from vramscope.agent.tensors import TensorRegistry
 from vramscope.agent.waker import Waker
 from vramscope.agent.wire import Frame, encode
+from vramscope.errors import one_line
 
 DEFAULT_MAP_INTERVAL_US = 2_000_000
 STEP_MARK_INTERVAL_US = 250_000
@@ -74,7 +75,7 @@ class Agent:
         self._step_marked_us = 0
         self._refreshed_us: int | None = None
         self._stop_reason: str | None = None
-        self._waker: Waker
+        self._waker: Waker | None = None
         self._thread = threading.Thread(target=self._run, name="vramscope-agent", daemon=True)
 
     # What the job calls.
@@ -90,11 +91,11 @@ class Agent:
         return self._hooks.step if self._hooks is not None else None
 
     def start(self) -> None:
-        """Put the hooks in and start the thread."""
+        """Start the thread and put the hooks in. Raises OSError or RuntimeError where the process may have no more of something."""
         self._waker = Waker()
+        self._thread.start()
         if self._hooks is not None:
             self._hooks.install()
-        self._thread.start()
 
     def add(self, model: Any = None, optimizer: Any = None) -> None:
         """Register a model and an optimizer, whose tensors are then known by name. Raises BadInputError for other things."""
@@ -105,23 +106,28 @@ class Agent:
 
     def mark(self, label: str) -> None:
         """Put a mark with ``label`` on the timeline. Without a collector the last 256 are kept for when there is one."""
-        self._marks.append(("user", str(label), unix_us(), self.step))
-        self._waker.wake()
+        self._marks.append(("user", _label(label), unix_us(), self.step))
+        self._wake()
 
     def stop(self, reason: str, timeout_s: float) -> None:
         """Say bye, take the hooks out and end the thread, waiting for it at most ``timeout_s``."""
         if self._hooks is not None:
             self._hooks.remove()
         self._stop_reason = reason
-        self._waker.wake()
+        self._wake()
         self._thread.join(timeout_s)
 
     def abandon(self) -> None:
-        """Forget everything in a forked child: it has no agent thread, and the connection is its parent's."""
+        """Forget everything where there is no agent thread: in a forked child, whose connection is its parent's."""
         if self._hooks is not None:
             self._hooks.remove()
         self._link.close()
-        self._waker.close()
+        if self._waker is not None:
+            self._waker.close()
+
+    def _wake(self) -> None:
+        if self._waker is not None:
+            self._waker.wake()
 
     # The training thread.
 
@@ -138,7 +144,7 @@ class Agent:
             if phase == "step_end":
                 self._governor.stepped(now_us)
             if self._sample(phase, now_us):
-                self._waker.wake()
+                self._wake()
         except Exception as error:  # noqa: BLE001 - the boundary to the job: nothing of ours may stop a training step
             self._failed(error)
         finally:
@@ -203,17 +209,24 @@ class Agent:
     # The agent's thread.
 
     def _run(self) -> None:
-        while self._stop_reason is None:
-            begin_ns = time.thread_time_ns()
-            try:
-                self._turn()
-            except Exception as error:  # noqa: BLE001 - the top of the thread: whatever a source raises, the job goes on
-                self._failed(error)
-            with self._sampling:
-                self._governor.spent(monotonic_us(), (time.thread_time_ns() - begin_ns) / 1000)
-            self._waker.sleep(self._link.connection, self._wait_us(monotonic_us()))
-        self._say_bye(self._stop_reason)
-        self._waker.close()
+        assert self._waker is not None
+        try:
+            while self._stop_reason is None:
+                self._turn_safely()
+                self._waker.sleep(self._link.connection, self._wait_us(monotonic_us()))
+            self._say_bye(self._stop_reason, self._waker)
+            self._waker.close()
+        except Exception as error:  # noqa: BLE001 - the top of the thread: a job may close our files, to become a daemon say
+            logger.warning("vramscope: the agent has ended (%s); the job goes on unseen", one_line(error))
+
+    def _turn_safely(self) -> None:
+        begin_ns = time.thread_time_ns()
+        try:
+            self._turn()
+        except Exception as error:  # noqa: BLE001 - whatever a source raises, the next turn may do better
+            self._failed(error)
+        with self._sampling:
+            self._governor.spent(monotonic_us(), (time.thread_time_ns() - begin_ns) / 1000)
 
     def _turn(self) -> None:
         now_us = monotonic_us()
@@ -266,13 +279,13 @@ class Agent:
             wanted = self._governor.timer_wait_us(now_us)
         return min(max(wanted, self._quiet_until_us - now_us, _SHORTEST_WAIT_US), _LONGEST_WAIT_US)
 
-    def _say_bye(self, reason: str) -> None:
+    def _say_bye(self, reason: str, waker: Waker) -> None:
         self._send_marks()
         self._link.send(encode({"kind": "bye", "reason": reason}))
         deadline_us = monotonic_us() + BYE_DEADLINE_US
         while (connection := self._link.connection) and connection.queued_bytes and monotonic_us() < deadline_us:
             self._link.flush(monotonic_us())
-            self._waker.sleep(self._link.connection, _SHORTEST_WAIT_US)
+            waker.sleep(self._link.connection, _SHORTEST_WAIT_US)
         self._link.close()
 
     def _hello(self) -> bytes:
@@ -283,11 +296,12 @@ class Agent:
         return {"notes": self._announced_notes, "devices": [found._asdict() for found in self._sampler.devices]}
 
     def _notes(self) -> list[str]:
-        return [*self._identity.notes, *self._source.notes(), *self._failure_notes]
+        problem = self._registry.problem
+        return [*self._identity.notes, *self._source.notes(), *self._failure_notes, *([problem] if problem else [])]
 
     def _welcome(self, header: dict[str, Any]) -> None:
         counters_hz, map_interval_us = header.get("counters_hz"), header.get("map_interval_us")
-        if isinstance(counters_hz, (int, float)) and counters_hz > 0:
+        if isinstance(counters_hz, (int, float)) and counters_hz >= 0.01:
             self._governor.counters_hz = min(self._counters_hz, float(counters_hz))
         if isinstance(map_interval_us, int) and map_interval_us > 0:
             self._governor.map_interval_us = map_interval_us
@@ -297,6 +311,13 @@ class Agent:
         self._failures += 1
         self._quiet_until_us = monotonic_us() + QUIET_AFTER_FAILURE_US
         if self._failures == 1:
-            line = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            self._failure_notes = [f"a sample failed and was left out ({line})"]
+            self._failure_notes = [f"a sample failed and was left out ({one_line(error)})"]
             logger.warning("vramscope: %s; the job goes on", self._failure_notes[0])
+
+
+def _label(label: object) -> str:
+    """Return a mark's text, cut so that 256 of them stay small."""
+    try:
+        return str(label)[:LONGEST_LABEL]
+    except Exception:  # noqa: BLE001 - the boundary to the job: what it marks with may not know its own name
+        return f"({type(label).__name__})"

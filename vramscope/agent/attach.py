@@ -18,7 +18,7 @@ from vramscope.agent.paths import check_socket_path, runtime_folder, socket_path
 from vramscope.agent.sampler import unix_us
 from vramscope.agent.source import Source
 from vramscope.agent.torch_source import TorchSource
-from vramscope.errors import BadInputError
+from vramscope.errors import BadInputError, one_line
 
 DETACH_TIMEOUT_S = 2.0
 EXIT_TIMEOUT_S = 0.2
@@ -49,19 +49,21 @@ def attach(
     Raises BadInputError only where an argument cannot be used.
     """
     global _agent
-    if not 0 < budget_ratio <= 1 or not counters_hz > 0:
-        raise BadInputError(
-            f"attach needs 0 < budget_ratio <= 1 and counters_hz > 0, not {budget_ratio} and {counters_hz}"
-        )
+    _check(name, socket, budget_ratio, counters_hz)
     with _lock:
-        if _agent is None:
-            found = _new_agent(name, socket, budget_ratio, counters_hz, source)
-            found.add(model, optimizer)
-            _agent = found
-            _agent.start()
-        else:
+        if _agent is not None:
             _agent.add(model, optimizer)
-        return _agent
+            return _agent
+        found = _new_agent(name, socket, budget_ratio, counters_hz, source)
+        found.add(model, optimizer)
+        try:
+            found.start()
+        except (OSError, RuntimeError) as error:  # this process may open no more files, or start no more threads
+            found.abandon()
+            logger.warning("vramscope: the agent could not start (%s); this job is not shown", one_line(error))
+        else:
+            _agent = found
+        return found
 
 
 def detach() -> None:
@@ -74,6 +76,22 @@ def mark(label: str) -> None:
     found = _agent
     if found is not None:
         found.mark(label)
+
+
+def _check(name: object, socket: object, budget_ratio: object, counters_hz: object) -> None:
+    if not _is_number(budget_ratio, 0.0001, 1) or not _is_number(counters_hz, 0.01, 1000):
+        raise BadInputError(
+            "attach needs a budget_ratio from 0.0001 to 1 and a counters_hz from 0.01 to 1000, "
+            f"not {budget_ratio!r} and {counters_hz!r}"
+        )
+    if name is not None and not isinstance(name, str):
+        raise BadInputError(f"attach(name=…) takes a str, not {type(name).__name__}")
+    if socket is not None and not (isinstance(socket, str) or hasattr(socket, "__fspath__")):
+        raise BadInputError(f"attach(socket=…) takes a path, not {type(socket).__name__}")
+
+
+def _is_number(value: object, low: float, high: float) -> bool:
+    return isinstance(value, (int, float)) and low <= value <= high
 
 
 def _new_agent(
@@ -100,9 +118,10 @@ def _identity(name: str | None) -> Identity:
 def _path(socket: str | os.PathLike[str] | None) -> Path | None:
     """Return the socket's path, or None, with a line in the log, where there can be no such socket."""
     try:
+        # Absolute, since the job may change its folder.
         if socket is None:
-            return socket_path(runtime_folder())
-        path = Path(socket)
+            return socket_path(runtime_folder().absolute())
+        path = Path(os.fsdecode(socket)).absolute()
         check_socket_path(path)
     except BadInputError as problem:
         logger.warning("vramscope: %s; this job is not shown", problem)

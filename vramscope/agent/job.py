@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+LONGEST_NAME = 200
 ALLOC_CONF_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 
 
@@ -60,7 +61,7 @@ def identify(
     run_id = _run_id(environ, world_size, parent_pid) or f"{pid}-{started_unix_us}"
     alloc_conf = {variable: environ[variable] for variable in ALLOC_CONF_VARIABLES if environ.get(variable)}
     return Identity(
-        name or script_name(argv),
+        (name or script_name(argv))[:LONGEST_NAME],
         run_id,
         world_size,
         rank,

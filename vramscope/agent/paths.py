@@ -23,11 +23,15 @@ def runtime_folder(environ: os._Environ[str] | dict[str, str] = os.environ) -> P
 
 
 def state_folder(environ: os._Environ[str] | dict[str, str] = os.environ) -> Path:
-    """Return the folder of what is kept: $VRAMSCOPE_STATE_DIR, else $XDG_STATE_HOME/vramscope, else ~/.local/state."""
+    """Return the folder of what is kept: $VRAMSCOPE_STATE_DIR, else $XDG_STATE_HOME/vramscope, else under ~/.local/state."""
     if environ.get("VRAMSCOPE_STATE_DIR"):
         return Path(environ["VRAMSCOPE_STATE_DIR"])
-    home = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return Path(home) / "vramscope"
+    if environ.get("XDG_STATE_HOME"):
+        return Path(environ["XDG_STATE_HOME"]) / "vramscope"
+    home = Path(os.path.expanduser("~"))
+    if not home.is_absolute():  # a container's uid without a home
+        return Path(tempfile.gettempdir()) / f"vramscope-{os.getuid()}-state"
+    return home / ".local" / "state" / "vramscope"
 
 
 def socket_path(folder: Path) -> Path:
@@ -54,6 +58,8 @@ def make_private_folder(folder: Path, *, variable: str = "VRAMSCOPE_RUNTIME_DIR"
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        pass  # It is no folder, or a link to none; the check says so.
     except OSError as error:
         raise BadInputError(f"cannot create {folder}: {error.strerror}; set {variable} to a folder of yours") from None
     check_private_folder(folder, variable=variable)
@@ -65,6 +71,8 @@ def check_private_folder(folder: Path, *, variable: str = "VRAMSCOPE_RUNTIME_DIR
         found = os.lstat(folder)
     except OSError as error:
         raise BadInputError(f"cannot read {folder}: {error.strerror}; is the collector running?") from None
+    if stat.S_ISLNK(found.st_mode):
+        raise BadInputError(f"{folder} is a symbolic link; set {variable} to the folder that it points to")
     if not stat.S_ISDIR(found.st_mode):
         raise BadInputError(f"{folder} is not a folder; remove it or set {variable} to another")
     if found.st_uid != os.getuid():

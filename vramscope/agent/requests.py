@@ -8,7 +8,7 @@ from typing import Any
 
 from vramscope.agent.sampler import cyclic_collection_paused
 from vramscope.agent.source import Source
-from vramscope.errors import BadInputError, VramscopeError
+from vramscope.errors import BadInputError, VramscopeError, one_line
 
 
 def answer(request: Mapping[str, Any], source: Source) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def answer(request: Mapping[str, Any], source: Source) -> dict[str, Any]:
         if request.get("what") == "stack":
             return {"ok": True, **_stack(source, request)}
     except (VramscopeError, OSError, RuntimeError, ValueError, KeyError) as error:
-        return failure(f"the job could not answer: {_one_line(error)}")
+        return failure(f"the job could not answer: {one_line(error)}")
     return failure(f"this job's vramscope does not know the request {request.get('what')!r}")
 
 
@@ -51,7 +51,3 @@ def _stack(source: Source, request: Mapping[str, Any]) -> dict[str, Any]:
     with cyclic_collection_paused():
         frames, reason = source.stack(int(request["device"]), int(request["address"]))
     return {"frames": frames, "reason": reason}
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -14,6 +14,7 @@ from vramscope.agent.tensors import TensorRegistry
 from vramscope.agent.vocabulary import COUNTERS
 from vramscope.agent.wire import encode
 
+LONGEST_LABEL = 200
 _NUMBER_MARKS = {"num_alloc_retries": ("retry", "allocation retry"), "num_ooms": ("oom", "out of memory")}
 
 
@@ -123,7 +124,7 @@ class Sampler:
 
 def mark_frame(mark: str, label: str, time_unix_us: int, step: int | None, device: int | None = None) -> bytes:
     """Return a ``mark`` frame."""
-    header = {"kind": "mark", "time_unix_us": time_unix_us, "mark": mark, "label": label[:200]}
+    header = {"kind": "mark", "time_unix_us": time_unix_us, "mark": mark, "label": label[:LONGEST_LABEL]}
     return encode({**header, "device": device, "step": step})
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from vramscope.agent.categories import CODE
-from vramscope.errors import BadInputError
+from vramscope.errors import BadInputError, one_line
 
 Span = Callable[[Any], "tuple[int, int, int] | None"]
 _TRIES = 3
@@ -35,13 +35,14 @@ class TensorRegistry:
     def __init__(self) -> None:
         self._models: list[weakref.ref[Any]] = []
         self._optimizers: list[weakref.ref[Any]] = []
+        self.problem: str | None = None
 
     def add(self, model: Any = None, optimizer: Any = None) -> None:
         """Register a model and an optimizer, each once. Raises BadInputError where they are not torch's."""
-        if model is not None and not (hasattr(model, "named_parameters") and hasattr(model, "named_buffers")):
-            raise BadInputError(f"attach(model=…) takes one torch.nn.Module, not {type(model).__name__}")
-        if optimizer is not None and not (hasattr(optimizer, "param_groups") and hasattr(optimizer, "state")):
-            raise BadInputError(f"attach(optimizer=…) takes one torch optimizer, not {type(optimizer).__name__}")
+        if model is not None and not _has(model, "named_parameters", "named_buffers"):
+            raise BadInputError(f"attach(model=…) takes one torch.nn.Module, not {_what(model)}")
+        if optimizer is not None and not _has(optimizer, "param_groups", "state"):
+            raise BadInputError(f"attach(optimizer=…) takes one torch optimizer, not {_what(optimizer)}")
         if model is not None and all(known is not model for known in self.models()):
             self._models.append(weakref.ref(model))
         if optimizer is not None and all(known is not optimizer for known in self.optimizers()):
@@ -57,13 +58,20 @@ class TensorRegistry:
         """Return the named tensors by device; ``span`` is ``Source.tensor_span``.
 
         A storage that several names share (tied weights) counts once, for the first. The job may change its model in
-        another thread meanwhile: then the walk begins again, and gives no names where that happens every time.
+        another thread meanwhile: then the walk begins again. Where it fails every time there are no names, and ``problem`` says
+        why in one line.
         """
         for _ in range(_TRIES):
             try:
-                return _columns(self._named(), span)
-            except RuntimeError:  # "dictionary changed size during iteration"
-                continue
+                found = _columns(self._named(), span)
+            except RuntimeError as error:  # "dictionary changed size during iteration"
+                self.problem = _problem(error)
+            except Exception as error:  # noqa: BLE001 - the boundary to the job: a model's own named_parameters, say
+                self.problem = _problem(error)
+                break
+            else:
+                self.problem = None
+                return found
         return {}
 
     def _named(self) -> Iterator[tuple[str, str, Any]]:
@@ -81,6 +89,18 @@ class TensorRegistry:
                 yield "buffer", prefix + name, buffer
         for optimizer in self.optimizers():
             yield from _optimizer_tensors(optimizer, names)
+
+
+def _has(found: object, *names: str) -> bool:
+    return not isinstance(found, type) and all(hasattr(found, name) for name in names)
+
+
+def _what(found: object) -> str:
+    return f"the class {found.__name__}" if isinstance(found, type) else type(found).__name__
+
+
+def _problem(error: Exception) -> str:
+    return f"the tensors of the model and the optimizer could not be named ({one_line(error)})"
 
 
 def _optimizer_tensors(optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[str, str, Any]]:

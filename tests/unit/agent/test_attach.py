@@ -291,12 +291,143 @@ def test_a_folder_that_others_may_enter_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"budget_ratio": 0}, {"budget_ratio": 1.5}, {"counters_hz": 0}, {"counters_hz": float("nan")}, {"model": 5}],
+    [
+        {"budget_ratio": 0},
+        {"budget_ratio": 1e-300},
+        {"budget_ratio": 1.5},
+        {"budget_ratio": "1 %"},
+        {"counters_hz": 0},
+        {"counters_hz": 1e-300},
+        {"counters_hz": float("nan")},
+        {"counters_hz": float("inf")},
+        {"counters_hz": None},
+        {"model": 5},
+        {"model": dict},
+        {"name": Path("gpt")},
+        {"socket": 5},
+    ],
+    ids=str,
 )
 def test_arguments_that_cannot_be_used_are_refused(arguments: dict[str, object]) -> None:
     with pytest.raises(BadInputError, match="attach"):
         vramscope.attach(**arguments)  # type: ignore[arg-type]
     vramscope.detach()
+
+
+def test_a_mark_of_any_kind_and_size_is_kept_short_and_never_stops_the_job(
+    collector: FakeCollector, socket_path: Path
+) -> None:
+    # WHEN a job marks with what is no text, with half a character, and with a megabyte
+    found = run_job(
+        job(
+            """
+            class Mute:
+                def __str__(self):
+                    raise LookupError("no words")
+
+            agent = vramscope.attach(source=FakeSource())
+            wait_until_connected(agent)
+            for label in (5, None, Mute(), chr(0xD800), "x" * (1 << 20)):
+                vramscope.mark(label)
+            vramscope.detach()
+            """
+        ),
+        socket_path.parent,
+    )
+
+    # THEN
+    assert (found.returncode, found.stderr) == (0, "")
+    marks = [frame.header["label"] for frame in collector.wait("mark", count=5)]
+    assert marks == ["5", "None", "(Mute)", "\ud800", "x" * 200]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"), [("RLIMIT_NOFILE", "Too many open files"), ("RLIMIT_NPROC", "can't start new thread")]
+)
+def test_a_process_that_may_have_no_more_files_or_threads_goes_on(tmp_path: Path, limit: str, words: str) -> None:
+    # GIVEN a job at its limit of files, or one that can start no thread
+    spend = "files = []" if limit == "RLIMIT_NPROC" else "files = spend_files()"
+    found = run_job(
+        job(
+            f"""
+            import resource, threading
+            import torch  # a module is a file too
+            attach = vramscope.attach
+
+            def spend_files():
+                resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+                found = []
+                try:
+                    while True:
+                        found.append(os.dup(0))
+                except OSError:
+                    return found
+
+            def refuse(thread):
+                raise RuntimeError("can't start new thread")
+
+            {spend}
+            if {limit!r} == "RLIMIT_NPROC":
+                threading.Thread.start = refuse
+
+            # WHEN it attaches, marks and detaches
+            agent = attach(source=FakeSource())
+            agent.mark("epoch 1")
+            vramscope.mark("epoch 2")
+            vramscope.detach()
+            for file in files:
+                os.close(file)
+            print("trained", agent.connected)
+            """
+        ),
+        tmp_path,
+    )
+
+    # THEN
+    assert (found.returncode, found.stdout) == (0, "trained False\n")
+    assert found.stderr.count("\n") == 1
+    assert words in found.stderr
+    assert "this job is not shown" in found.stderr
+
+
+def test_a_job_that_closes_all_files_loses_its_agent_in_one_line(collector: FakeCollector, socket_path: Path) -> None:
+    # WHEN a job becomes a daemon by the book
+    found = run_job(
+        job(
+            """
+            agent = vramscope.attach(source=FakeSource())
+            wait_until_connected(agent)
+            os.closerange(3, 256)
+            until = time.monotonic() + 60
+            while agent._thread.is_alive() and time.monotonic() < until:
+                time.sleep(0.01)
+            vramscope.mark("epoch 3")
+            print("trained")
+            """
+        ),
+        socket_path.parent,
+    )
+
+    # THEN
+    assert (found.returncode, found.stdout) == (0, "trained\n")
+    assert "Traceback" not in found.stderr
+    assert "the job goes on" in found.stderr
+
+
+def test_a_relative_folder_is_that_of_the_moment_of_attaching(collector: FakeCollector, socket_path: Path) -> None:
+    # GIVEN a job that names its socket relatively, and moves before the agent dials
+    found = run_job(
+        job(
+            f"""
+            os.chdir({str(socket_path.parent.parent)!r})
+            agent = vramscope.attach(socket={str(socket_path.relative_to(socket_path.parent.parent))!r}, source=FakeSource())
+            os.chdir("/")
+            wait_until_connected(agent)
+            """
+        ),
+        socket_path.parent,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -100,3 +100,7 @@ def test_only_allocator_settings_that_are_set_are_told() -> None:
 
     # THEN
     assert identity(environ).alloc_conf == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+
+
+def test_a_name_of_any_length_is_cut() -> None:
+    assert identify({}, ["train.py"], pid=1, parent_pid=1, started_unix_us=1, name="x" * 10_000).name == "x" * 200

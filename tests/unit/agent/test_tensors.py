@@ -175,3 +175,29 @@ def test_a_model_that_changes_during_the_walk_is_walked_again(failures: int, nam
 def test_other_things_are_refused_in_one_line(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         TensorRegistry().add(**arguments)
+
+
+@pytest.mark.parametrize("error", [LookupError, RuntimeError])
+def test_a_model_that_cannot_tell_its_parameters_costs_the_names_and_says_why(error: type[Exception]) -> None:
+    # GIVEN a model with a named_parameters of its own, which fails
+    class Shy(torch.nn.Linear):
+        fails = True
+
+        def named_parameters(self, *args: Any, **named: Any) -> Any:
+            if self.fails:
+                raise error("not today")
+            return super().named_parameters(*args, **named)
+
+    registry = TensorRegistry()
+    model = Shy(2, 2)
+    registry.add(model)
+
+    # WHEN its tensors are walked THEN there are none, and a line says why
+    assert rows(registry) == []
+    assert registry.problem is not None
+    assert f"{error.__name__}: not today" in registry.problem
+
+    # WHEN it works again THEN so do the names
+    model.fails = False
+    assert len(rows(registry)) == 2
+    assert registry.problem is None
