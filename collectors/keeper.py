@@ -9,7 +9,7 @@ from collectors import history
 from collectors.changes import Changes
 from collectors.jobs import Jobs
 from collectors.store import Store
-from vramscope.errors import BadInputError
+from vramscope.errors import BadInputError, one_line
 from vramscope.records import DumpInfo
 
 RETRY_US = 10_000_000
@@ -31,9 +31,23 @@ class Keeper:
             self._failed(error)
 
     def load(self, jobs: Jobs) -> list[DumpInfo]:
-        """Hand what an earlier collector knew to ``jobs``; returns its dumps."""
+        """Hand what an earlier collector knew to ``jobs``; returns its dumps.
+
+        Raises BadInputError where the file is damaged: collecting on would add to what cannot be read.
+        """
         if self._store is None:
             return []
+        try:
+            return self._load(jobs)
+        except sqlite3.OperationalError as error:
+            self._failed(error)
+            return []
+        except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
+            raise BadInputError(
+                f"{self._path} is damaged ({one_line(error)}); move it away to start a new history: mv {self._path} {self._path}.old"
+            ) from None
+
+    def _load(self, jobs: Jobs) -> list[DumpInfo]:
         connection = history.open_history(self._path)
         try:
             processes, newest_us = history.read_processes(connection), history.read_newest(connection)
@@ -61,7 +75,11 @@ class Keeper:
 
     def used_bytes(self) -> int | None:
         """Return the bytes in use, or None while nothing can be kept."""
-        return None if self._store is None else self._store.used_bytes()
+        try:
+            return None if self._store is None else self._store.used_bytes()
+        except sqlite3.Error as error:
+            self._failed(error)
+            return None
 
     def close(self) -> None:
         if self._store is not None:

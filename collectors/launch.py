@@ -44,6 +44,7 @@ def ensure_running(settings: CollectorSettings, *, wait_s: float = 5.0) -> int |
             raise VramscopeError(f"the collector could not start: {_last_line(log)}")
         time.sleep(0.02)
     if wait_s > 0:
+        process.terminate()
         raise VramscopeError(f"the collector (pid {process.pid}) does not answer after {wait_s:g} s; see {log}")
     return process.pid
 
@@ -61,7 +62,9 @@ def _answering_pid(runtime_folder: Path) -> int | None:
 
 def _spawn(settings: CollectorSettings, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "vramscope", "collect"]
-    command += ["--runtime-dir", str(settings.runtime_folder), "--state-dir", str(settings.state_folder)]
+    # The new process works in another folder.
+    runtime, state = settings.runtime_folder.absolute(), settings.state_folder.absolute()
+    command += ["--runtime-dir", str(runtime), "--state-dir", str(state)]
     command += [
         "--map-interval-ms",
         str(settings.map_interval_us // 1000),
@@ -71,10 +74,7 @@ def _spawn(settings: CollectorSettings, log: Path) -> subprocess.Popen[bytes]:
     command += ["--store-cap-mib", str(settings.store_cap_bytes >> 20)]
     if not settings.nvml:
         command.append("--no-nvml")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    if log.exists() and log.stat().st_size > LOG_CAP_BYTES:
-        flags |= os.O_TRUNC
-    output = os.open(log, flags, 0o600)
+    output = _open_log(log)
     try:
         # -m looks in the working directory first, so that it must be the one this package came from.
         return subprocess.Popen(
@@ -89,6 +89,20 @@ def _spawn(settings: CollectorSettings, log: Path) -> subprocess.Popen[bytes]:
         os.close(output)
 
 
+def _open_log(log: Path) -> int:
+    """Return a descriptor to write to: that of nothing where the log cannot be kept, as on a disk that is read-only."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    try:
+        if log.exists() and log.stat().st_size > LOG_CAP_BYTES:
+            flags |= os.O_TRUNC
+        return os.open(log, flags, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
+
+
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
     return lines[-1] if lines else f"it wrote nothing to {log}"

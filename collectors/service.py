@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -35,6 +36,8 @@ WAITING_TICK_S = 0.05
 def run(settings: CollectorSettings) -> int:
     """Collect until SIGTERM or SIGINT; returns the exit status. Raises VramscopeError where it cannot start."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
+    # A line that cannot be written is left out; logging would tell of that with a traceback.
+    logging.raiseExceptions = False
     runtime, state = settings.runtime_folder, settings.state_folder
     make_private_folder(runtime)
     make_private_folder(state, variable="VRAMSCOPE_STATE_DIR")
@@ -46,13 +49,19 @@ def run(settings: CollectorSettings) -> int:
             locks.append(take_lock(state))
         keeper = Keeper(store_path(state), cap_bytes=settings.store_cap_bytes)
         collector = Collector(settings, listen(runtime), keeper, Sampler() if settings.nvml else None)
-        sys.stdout.write(f"collecting on {socket_path(runtime)}, store {store_path(state)}\n")
-        sys.stdout.flush()
+        _say(f"collecting on {socket_path(runtime)}, store {store_path(state)}")
         collector.serve()
     finally:
         for lock in locks:
             os.close(lock)
     return 0
+
+
+def _say(line: str) -> None:
+    # The output may be a log on a disk that is full, or a pipe that nobody reads: no reason to end.
+    with contextlib.suppress(OSError):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
 class Collector:

@@ -12,7 +12,7 @@ from typing import Any
 from vramscope._location import put_application_on_path
 from vramscope.cli.arguments import build_parser
 from vramscope.demo.settings import DemoSettings
-from vramscope.errors import VramscopeError
+from vramscope.errors import VramscopeError, with_place
 
 # What each subcommand needs beyond the base install, which has no dependency; see pyproject.toml.
 EXTRAS = {"serve": "serve", "collect": "serve", "demo": "serve,demo"}
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         put_application_on_path()
-        return {"serve": serve, "collect": collect, "demo": demo}[arguments.command](arguments)
+        return {"serve": serve, "collect": collect, "demo": demo, "oom": oom}[arguments.command](arguments)
     except VramscopeError as error:
         return complain(str(error))
     except ModuleNotFoundError as error:
@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except KeyboardInterrupt:
         return 130  # Ctrl-C before the command took its signals over
+    except Exception as error:  # noqa: BLE001 - the top of the process: a fault of ours is a line to report, not a traceback
+        complain(f"{arguments.command} ended because of an error that it did not expect: {with_place(error)}")
+        return 1
 
 
 def complain(line: str) -> int:
@@ -81,6 +84,11 @@ def demo(arguments: argparse.Namespace) -> int:
         runtime_folder=arguments.runtime_dir,
     )
     return int(_late("vramscope.demo.main").run(settings))
+
+
+def oom(arguments: argparse.Namespace) -> int:
+    """Read pasted out-of-memory messages and memory summaries."""
+    return int(_late("vramscope.cli.oom").run(arguments))
 
 
 def _late(module: str) -> Any:

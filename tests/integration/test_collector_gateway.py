@@ -218,6 +218,33 @@ def test_a_collector_that_cannot_start_says_why(folder: Path) -> None:
         ensure_running(CollectorSettings(folder / "r", folder / "s", nvml=False), wait_s=30)
 
 
+def test_a_dashboard_in_relative_folders_starts_a_collector_in_the_same(
+    folder: Path, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a dashboard that was told of folders as its shell sees them
+    monkeypatch.chdir(folder)
+
+    # WHEN it starts a collector, which works in another folder
+    pid = ensure_running(CollectorSettings(Path("r"), Path("s"), nvml=False), wait_s=30)
+
+    # THEN it is the one that answers there
+    assert pid is not None
+    assert gateway.status().details["pid"] == pid
+    stop(pid, gateway)
+
+
+def test_a_collector_starts_where_its_log_cannot_be_written(folder: Path, gateway: Gateway) -> None:
+    # GIVEN a log that cannot be opened
+    (folder / "s").mkdir(mode=0o700)
+    log_path(folder / "s").mkdir()
+
+    # THEN what it would say is lost, and nothing else
+    pid = ensure_running(CollectorSettings(folder / "r", folder / "s", nvml=False), wait_s=30)
+    assert pid is not None
+    assert gateway.status().details["pid"] == pid
+    stop(pid, gateway)
+
+
 def stop(pid: int, gateway: Gateway) -> None:
     os.kill(pid, signal.SIGTERM)
     wait_for(lambda: not gateway.status().connected, "the collector to stop")

@@ -9,6 +9,8 @@ import socket
 import sqlite3
 import stat
 import struct
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from collectors.gateway import Gateway
 from collectors.jobs import ENDED_UNSEEN, LOST
 from collectors.settings import store_path
 from tests.collector_peers import (
+    CHECKOUT,
     CollectorProcess,
     ScriptedAgent,
     collecting,
@@ -340,6 +343,25 @@ def test_a_disk_that_is_full_stops_the_history_and_nothing_else(place: Place) ->
 
         wait_for(stored, "the history to be kept again")
         assert not any("history is not kept" in line for line in place.gateway.status().messages)
+
+
+def test_an_output_that_takes_nothing_does_not_end_it(place: Place) -> None:
+    # GIVEN a collector whose lines go to a disk that is full
+    command = [sys.executable, "-m", "vramscope", "collect", "--no-nvml"]
+    command += ["--runtime-dir", str(place.runtime), "--state-dir", str(place.state)]
+    with open("/dev/full", "w") as full:
+        collector = subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=full, stderr=full)
+    try:
+        # THEN it collects
+        wait_for(lambda: place.gateway.status().connected, "the collector")
+        # AND goes on after a line of its log that it could not write
+        with ScriptedAgent(place.runtime) as stranger:
+            stranger.send(b"GET / HTTP/1.1\r\n\r\n")
+            assert stranger.receive().kind == "refused"
+        assert place.gateway.status().connected
+    finally:
+        collector.terminate()
+        assert collector.wait(30) == 0
 
 
 def test_a_collector_that_hangs_holds_no_one_for_long(place: Place) -> None:

@@ -57,6 +57,47 @@ def test_a_missing_package_is_one_line_that_says_what_to_install(command: str, e
     assert extra in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["serve", "--port", "abc"], "'abc' is not a whole number"),
+        (["serve", "--port", "70000"], "70000 is not from 0 to 65535"),
+        (["demo", "--ranks", "1.5"], "'1.5' is not a whole number"),
+        (["collect", "--store-cap-mib", "9" * 30], "is not a whole number"),
+        (["collect", "--counters-hz", "often"], "'often' is not a number"),
+    ],
+)
+def test_an_argument_of_another_kind_is_refused_in_words(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    *_, line = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert "invalid _" not in line
+
+
+def test_folders_are_absolute_whatever_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VRAMSCOPE_STATE_DIR", "kept")
+    found = build_parser().parse_args(["collect", "--runtime-dir", "run"])
+    assert (found.runtime_dir, found.state_dir) == (tmp_path / "run", tmp_path / "kept")
+
+
+def test_an_error_that_nobody_expected_is_one_line_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: object) -> int:
+        raise LookupError("first line\nsecond line")
+
+    monkeypatch.setattr("vramscope.__main__.collect", fail)
+    assert main(["collect"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "LookupError: first line second line (" in error
+    assert "test_cli.py:" in error
+
+
 def test_python_app_py_without_its_packages_is_one_line_too() -> None:
     found = subprocess.run(
         (sys.executable, "-E", "-s", "-S", "app.py"), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

@@ -27,20 +27,21 @@ def build_parser() -> argparse.ArgumentParser:
     _add_serve(commands.add_parser("serve", help="show the dashboard in a browser", epilog=EPILOG))
     _add_collect(commands.add_parser("collect", help="collect from jobs and GPUs without a dashboard", epilog=EPILOG))
     _add_demo(commands.add_parser("demo", help="show the dashboard over a training job on a simulated GPU"))
+    _add_oom(commands.add_parser("oom", help="read pasted out-of-memory messages and memory_summary() tables"))
     return parser
 
 
 def _add_folders(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runtime-dir",
-        type=Path,
-        default=paths.runtime_folder(),
+        type=_folder,
+        default=paths.runtime_folder().absolute(),
         help="the folder of the collector's socket (VRAMSCOPE_RUNTIME_DIR; now %(default)s)",
     )
     parser.add_argument(
         "--state-dir",
-        type=Path,
-        default=paths.state_folder(),
+        type=_folder,
+        default=paths.state_folder().absolute(),
         help="the folder of the history and the snapshots (VRAMSCOPE_STATE_DIR; now %(default)s)",
     )
 
@@ -100,22 +101,41 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     _add_folders(parser)
 
 
+def _add_oom(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="a text file, or - for the standard input")
+    parser.add_argument("--json", action="store_true", help="print the facts as JSON, in bytes with their tolerance")
+
+
+def _folder(text: str) -> Path:
+    # Absolute, since other processes are started in other folders and told of it.
+    return Path(text).absolute()
+
+
+def _whole(text: str) -> int:
+    if not text.removeprefix("-").isdecimal() or len(text) > 12:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number")
+    return int(text)
+
+
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return value
 
 
 def _rate(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number") from None
     if not 0.01 <= value <= 100:
         raise argparse.ArgumentTypeError(f"{text} is not from 0.01 to 100 a second")
     return value
 
 
 def _port(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if not 0 <= value <= 65535:
         raise argparse.ArgumentTypeError(f"{text} is not from 0 to 65535")
     return value

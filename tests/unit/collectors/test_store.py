@@ -293,3 +293,37 @@ def test_what_a_collector_knew_is_what_the_next_one_loads(path: Path) -> None:
     assert found is not None
     assert found.boundary_address is not None
     assert (found.block_count, found.boundary_address.tolist()) == (4, found.block_address[::2].tolist())
+
+
+@pytest.mark.parametrize("info", ["{broken", "[]", '{"rank": 0}'])
+def test_a_history_with_a_damaged_row_is_one_line_that_says_what_to_do(path: Path, info: str) -> None:
+    # GIVEN a history of this version with a row that no vramscope wrote
+    Store(path, cap_bytes=1 << 30).close()
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO jobs VALUES ('job', 'gpt', 'run-1', 1, 0)")
+    connection.execute("INSERT INTO ranks VALUES ('job', 0, ?, NULL, 1, 1)", (info,))
+    connection.commit()
+    connection.close()
+
+    # WHEN a collector starts over it THEN it does not, and says why
+    keeper = Keeper(path, cap_bytes=1 << 30)
+    with pytest.raises(BadInputError, match=f"is damaged .*mv {path} {path}.old") as refused:
+        keeper.load(Office().jobs)
+    assert "\n" not in str(refused.value)
+    keeper.close()
+
+
+def test_a_history_whose_size_cannot_be_read_is_not_kept_and_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a history on a disk that fails
+    def fail(store: Store) -> int:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    keeper = Keeper(path, cap_bytes=1 << 30)
+    monkeypatch.setattr(Store, "used_bytes", fail)
+
+    # WHEN somebody asks for its size THEN it is unknown
+    assert keeper.used_bytes() is None
+    assert keeper.message is not None
+    assert "history is not kept" in keeper.message
