@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import flask
-import orjson
 from werkzeug.exceptions import HTTPException
 
 import vramscope
 from dashboard import api_records
+from dashboard.answers import as_json
 from vramscope.columns import DeviceMap
 from vramscope.errors import VramscopeError
 from vramscope.records import JobInfo, LiveData
@@ -33,7 +33,7 @@ def register(server: flask.Flask, live: LiveData, *, dumps_folder: Path) -> None
 
     @server.get("/healthz")
     def healthz() -> flask.Response:
-        return _json({"status": "ok", "collector": live.status().connected, "version": vramscope.__version__})
+        return as_json({"status": "ok", "collector": live.status().connected, "version": vramscope.__version__})
 
     @server.get("/dumps/<path:dump_id>")
     def download(dump_id: str) -> flask.Response:
@@ -82,39 +82,39 @@ def _api(live: LiveData) -> flask.Blueprint:
 def _add_job_routes(api: flask.Blueprint, live: LiveData) -> None:
     @api.get("/jobs")
     def jobs() -> flask.Response:
-        return _json({"jobs": [api_records.job(job) for job in live.jobs()]})
+        return as_json({"jobs": [api_records.job(job) for job in live.jobs()]})
 
     @api.get("/jobs/<job_id>/dumps")
     def dumps(job_id: str) -> flask.Response:
-        return _json({"dumps": [api_records.dump(found) for found in live.dumps(_job(live, job_id).id)]})
+        return as_json({"dumps": [api_records.dump(found) for found in live.dumps(_job(live, job_id).id)]})
 
     @api.post("/jobs/<job_id>/dump")
     def dump(job_id: str) -> flask.Response:
-        return _json(api_records.dump(live.dump(_job(live, job_id).id, _rank())), 201)
+        return as_json(api_records.dump(live.dump(_job(live, job_id).id, _rank())), 201)
 
     @api.get("/devices")
     def devices() -> flask.Response:
-        return _json({"devices": live.readings()})
+        return as_json({"devices": live.readings()})
 
 
 def _add_device_routes(api: flask.Blueprint, live: LiveData) -> None:
     @api.get(f"{DEVICE}/stats")
     def stats(job_id: str, device: int) -> flask.Response:
         # Asking for the map first makes the figures that derive from it as fresh as the caller wants them.
-        live.device_map(job_id, device, _rank(), max_age_s=_max_age_s())
+        newest = live.device_map(job_id, device, _rank(), max_age_s=_max_age_s())
         found = live.stats(job_id, device, _rank())
         if found is None:
             _refuse_unknown(live, job_id, device)
-        return _json(api_records.stats(found, simulated=_job(live, job_id).simulated))
+        return as_json(api_records.stats(found, newest, simulated=_job(live, job_id).simulated))
 
     @api.get(f"{DEVICE}/map")
     def device_map(job_id: str, device: int) -> flask.Response:
-        return _json(api_records.device_map(_map(live, job_id, device)))
+        return as_json(api_records.device_map(_map(live, job_id, device)))
 
     @api.get(f"{DEVICE}/owners")
     def device_owners(job_id: str, device: int) -> flask.Response:
         limit = _integer("limit", DEFAULT_OWNERS, low=0, high=MAX_OWNERS)
-        return _json(api_records.device_owners(_map(live, job_id, device), limit=limit))
+        return as_json(api_records.device_owners(_map(live, job_id, device), limit=limit))
 
     @api.get(f"{DEVICE}/timeline")
     def timeline(job_id: str, device: int) -> flask.Response:
@@ -125,7 +125,7 @@ def _add_device_routes(api: flask.Blueprint, live: LiveData) -> None:
         found = live.timeline(job_id, device, _rank(), from_unix_us=first, to_unix_us=last, points=points)
         if found is None:
             _refuse_unknown(live, job_id, device)
-        return _json(api_records.timeline(found))
+        return as_json(api_records.timeline(found))
 
 
 def _map(live: LiveData, job_id: str, device: int) -> DeviceMap:
@@ -173,10 +173,5 @@ def _optional_integer(name: str, *, low: int = 0, high: int = MAX_INTEGER) -> in
     return int(text)
 
 
-def _json(value: Any, status: int = 200) -> flask.Response:
-    """Return ``value`` as JSON; arrays become lists, and NaN becomes null."""
-    return flask.Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, mimetype="application/json")
-
-
 def _error(status: int, line: str) -> flask.Response:
-    return _json({"error": line}, status)
+    return as_json({"error": line}, status)

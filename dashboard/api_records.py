@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-import numpy as np
-
 from dashboard.maps import owners_of
 from vramscope import owners
 from vramscope.columns import DeviceMap, to_segments
-from vramscope.metrics import MapFigures
+from vramscope.metrics import MapFigures, largest_free_blocks
 from vramscope.records import COUNTERS, DeviceStats, DumpInfo, JobInfo, Timeline
 
-# Named here too, so that a figure is null, not absent, until a map has arrived. One is no single figure.
-MAP_FIGURES = tuple(f.name for f in fields(MapFigures) if f.name != "largest_free_block_by_pool_stream")
+# Named here too, so that a figure is null, not absent, until a map has arrived.
+MAP_FIGURES = tuple(f.name for f in fields(MapFigures))
 
 
 def job(found: JobInfo) -> dict[str, Any]:
@@ -30,12 +28,13 @@ def job(found: JobInfo) -> dict[str, Any]:
     }
 
 
-def stats(found: DeviceStats, *, simulated: bool) -> dict[str, Any]:
+def stats(found: DeviceStats, newest: DeviceMap | None, *, simulated: bool) -> dict[str, Any]:
     """Return the figures of one device, flat; a counter of the allocator's own goes before the same figure of the map."""
     figures = {**dict.fromkeys((*COUNTERS, *MAP_FIGURES)), **found.from_map}
     figures.update((name, value) for name, value in found.counters.items() if value is not None)
     return {
         **figures,
+        "largest_free_blocks": None if newest is None else [block._asdict() for block in largest_free_blocks(newest)],
         "job": found.job_id,
         "rank": found.rank,
         "device": found.device,
@@ -68,8 +67,7 @@ def device_owners(found: DeviceMap, *, limit: int) -> dict[str, Any]:
     assigned = owners_of(found)
     totals = owners.totals(found, assigned)
     listed = [_owner(row) for row in owners.top_tensors(found, assigned, limit)]
-    unnamed_blocks = (assigned.tensor < 0) & (assigned.category != owners.NO_OWNER)
-    omitted = int(np.count_nonzero(assigned.tensor_share_bytes) + np.count_nonzero(unnamed_blocks)) - len(listed)
+    omitted = owners.count(assigned) - len(listed)
     rest = dict(totals)
     for row in listed:
         rest[row["category"]] -= row["bytes"]

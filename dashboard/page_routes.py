@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import flask
-import orjson
 
 from dashboard import maps
+from dashboard.answers import as_json
 from dashboard.figures import block_facts, segment_map, timeline
 from vramscope.agent.categories import CATEGORIES
 from vramscope.records import JobInfo, LiveData
@@ -32,13 +31,13 @@ def register(server: flask.Flask, live: LiveData) -> None:
         args = flask.request.args
         sort, pool = args.get("sort", "size"), args.get("pool", "all")
         if sort not in segment_map.SORTS or pool not in segment_map.POOLS:
-            return _json({"error": "sort is size or address; pool is all, large or small"}, 400)
+            return as_json({"error": "sort is size or address; pool is all, large or small"}, 400)
         found = live.device_map(args.get("job", ""), _number("device") or 0, _number("rank"), max_age_s=MAP_AGE_S)
         if found is None:
-            return _json({"nothing": True})
+            return as_json({"nothing": True})
         token = maps.token(found)
         if args.get("since") == token:
-            return _json({"unchanged": True})
+            return as_json({"unchanged": True})
         picture = segment_map.build(found, maps.owners_of(found).category, sort=sort, pool=pool)
         header = {
             "token": token,
@@ -57,7 +56,7 @@ def register(server: flask.Flask, live: LiveData) -> None:
         address = _number("address")
         found = live.device_map(args.get("job", ""), _number("device") or 0, _number("rank"), max_age_s=KNOWN_MAP_AGE_S)
         facts = None if found is None or address is None else block_facts.find(found, maps.owners_of(found), address)
-        return _json({"owner": facts.owner, "name": facts.name, "shape": facts.shape} if facts else {})
+        return as_json({"owner": facts.owner, "name": facts.name, "shape": facts.shape} if facts else {})
 
     @server.get("/live/timeline.json")
     def live_timeline() -> flask.Response:
@@ -77,7 +76,7 @@ def register(server: flask.Flask, live: LiveData) -> None:
             to_unix_us=end,
             points=min(width, MOST_POINTS),
         )
-        return _json({"nothing": True} if found is None else timeline.figure(found, window, width_px=width))
+        return as_json({"nothing": True} if found is None else timeline.figure(found, window, width_px=width))
 
 
 def _now_us(jobs: Sequence[JobInfo], job_id: str | None, rank: int | None) -> int:
@@ -92,7 +91,3 @@ def _number(name: str) -> int | None:
     """Return a query parameter as an integer of at most 18 digits; None where it is absent or something else."""
     text = flask.request.args.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
-
-
-def _json(value: Any, status: int = 200) -> flask.Response:
-    return flask.Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, mimetype="application/json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -76,12 +76,10 @@ class MapFigures:
     largest_fit_is_estimate: bool
     segments: int
     blocks: int
-    largest_free_block_by_pool_stream: tuple[LargestFree, ...]
 
     def as_dict(self) -> dict[str, int | float | str | None]:
-        """Return the single figures by name (the list by pool and stream is left out)."""
-        names = (f.name for f in fields(self) if f.name != "largest_free_block_by_pool_stream")
-        return {name: getattr(self, name) for name in names}
+        """Return the figures by name."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -113,8 +111,11 @@ def summarize(found: DeviceMap, *, device_free_bytes: int | None, expandable: bo
     split = _inactive_split_bytes(found, np.where(free, size, 0))
     supply = _supply(found, device_free_bytes, expandable)
     fit_bytes, fit_way = _largest_fit(supply)
-    by_pool_stream = _largest_free_blocks(found)
-    default = [size_bytes for pool, stream, size_bytes in by_pool_stream if stream == 0 and pool in ("small", "large")]
+    default = [
+        size_bytes
+        for pool, stream, size_bytes in largest_free_blocks(found)
+        if stream == 0 and pool in ("small", "large")
+    ]
     largest_free = max(default, default=0)
     return MapFigures(
         reserved_bytes=reserved,
@@ -134,7 +135,6 @@ def summarize(found: DeviceMap, *, device_free_bytes: int | None, expandable: bo
         largest_fit_is_estimate=device_free_bytes is None or expandable,
         segments=found.segment_count,
         blocks=found.block_count,
-        largest_free_block_by_pool_stream=by_pool_stream,
     )
 
 
@@ -177,7 +177,8 @@ def _releasable_bytes(found: DeviceMap, segment: I64) -> int:
     return int(given_back[_is_default_pool(found)[of]].sum())
 
 
-def _largest_free_blocks(found: DeviceMap) -> tuple[LargestFree, ...]:
+def largest_free_blocks(found: DeviceMap) -> tuple[LargestFree, ...]:
+    """Return the largest free block of each pool and stream that has a segment (0 bytes where nothing is free)."""
     free = np.where(found.block_state == INACTIVE, found.block_bytes, 0).astype(np.int64)
     starts = found.segment_first_block[:-1].astype(np.intp)
     largest = np.maximum.reduceat(free, starts) if len(starts) else np.empty(0, np.int64)

@@ -94,6 +94,11 @@ def top_tensors(found: DeviceMap, owners: BlockOwners, limit: int | None = None)
     ]
 
 
+def count(owners: BlockOwners) -> int:
+    """Return how many rows ``top_tensors`` has without a limit."""
+    return int(np.count_nonzero(owners.tensor_share_bytes)) + len(_unnamed(owners))
+
+
 def totals(found: DeviceMap, owners: BlockOwners) -> dict[str, int]:
     """Return the bytes of each category that has any; they add up to the active bytes."""
     blocks = _unnamed(owners)

@@ -7,7 +7,7 @@ from typing import Any
 
 from vramscope.agent.categories import CODE
 from vramscope.columns import DeviceMap
-from vramscope.owners import NO_OWNER, BlockOwners, top_tensors, totals
+from vramscope.owners import BlockOwners, count, top_tensors, totals
 from vramscope.units import MIB, format_address, format_bytes, format_ratio
 
 MOST_ROWS = 300
@@ -61,7 +61,5 @@ def shares(
 
 def note(owners: BlockOwners, row_count: int) -> str:
     """Return how much of what there is the table shows."""
-    whole = len(owners.tensor_share_bytes.nonzero()[0]) + int(
-        ((owners.tensor < 0) & (owners.category != NO_OWNER)).sum()
-    )
+    whole = count(owners)
     return f"{row_count:,} largest of {whole:,}" if whole > row_count else f"all {whole:,}"

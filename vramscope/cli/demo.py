@@ -86,6 +86,8 @@ def _wait(collector: subprocess.Popen[bytes], dashboard: subprocess.Popen[bytes]
                 return 1
         if job_runs and job.poll() is not None:
             job_runs = False
+            if job.returncode:
+                return job.returncode  # it has said why, and there is nothing to look at
             _say("demo: the job has ended and stays to look at; Ctrl-C ends the dashboard")
         time.sleep(0.1)
 

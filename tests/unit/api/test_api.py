@@ -70,6 +70,8 @@ def test_stats_are_flat_and_equal_the_map(client: FlaskClient, live: FakeLiveDat
     assert stats["nvml"]["used_bytes"] - stats["reserved_bytes"] == 3 << 30
     assert stats["num_alloc_retries"] == 3
     assert stats["agent"]["cost_ratio"] == 0.004
+    own = [block["size_bytes"] for block in stats["largest_free_blocks"]]
+    assert max(own) == int(found.block_bytes[found.block_state == INACTIVE].max())
 
 
 def test_a_figure_that_is_unknown_is_null_and_never_absent_or_0(client: FlaskClient, live: FakeLiveData) -> None:
