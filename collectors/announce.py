@@ -7,7 +7,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from vramscope.agent.wire import PROTOCOL_VERSION, Frame
+from vramscope.columns import DeviceMap
 from vramscope.errors import WireError
 from vramscope.records import COUNTERS, DeviceInfo, RankInfo
 
@@ -15,6 +18,8 @@ TEXT_CAP = 300
 NOTES_CAP = 20
 DEVICES_CAP = 64
 LARGEST_INT = 1 << 63
+# Sums of up to so much stay exact as doubles, of which figures and pictures are made.
+LARGEST_MAP_BYTES = 1 << 52
 
 # As vramscope/columns.py reads them; other columns are ignored.
 MAP_TYPECODES = {
@@ -138,6 +143,17 @@ def check_map(frame: Frame) -> None:
     for name, typecode, count in frame.header["columns"]:
         if type(count) is not int or MAP_TYPECODES.get(name, typecode) != typecode:
             raise WireError(f"a map's column {text(name)[:40]} has a type that this version does not read")
+
+
+def check_sizes(found: DeviceMap) -> None:
+    """Raise WireError where a map's sizes are not those of any GPU: their sums must stay exact in every figure and reply."""
+    total_bytes = found.segment_total_bytes
+    ends = found.segment_address + total_bytes
+    # As doubles, since 64 bits overflow.
+    if max(total_bytes.sum(dtype=np.float64), found.block_requested_bytes.sum(dtype=np.float64)) > LARGEST_MAP_BYTES:
+        raise WireError(f"a map tells of more than {LARGEST_MAP_BYTES >> 50} PiB")
+    if np.any(ends[:-1] > found.segment_address[1:]):
+        raise WireError("a map's segments lie over each other")
 
 
 def text(found: Any) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import queue
 import socket
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,17 @@ from vramscope.agent.wire import PROTOCOL_VERSION, Decoder, Frame, encode
 from vramscope.errors import VramscopeError
 
 CONNECT_TIMEOUT_S = 2.0
+# A collector that did not answer in time hangs: only one call in so long waits for it again, the others fail at once.
+SILENCE_S = 2.0
 RECEIVE_BYTES = 1 << 18
 
 
 class CollectorAway(VramscopeError):
     """No collector answers on the socket."""
+
+
+class CollectorSilent(CollectorAway):
+    """A collector is there, and did not answer in time."""
 
 
 class CallRefused(VramscopeError):
@@ -34,13 +42,16 @@ class Client:
         self._folder = runtime_folder
         self._lock = threading.Lock()
         self._link: _Link | None = None
+        self._ask_from_s: float | None = None
 
     def call(self, method: str, params: Mapping[str, Any] | None = None, *, timeout_s: float = 3.0) -> Frame:
         """Return the reply's frame: ``header["result"]`` and, for a map, its columns.
 
         Raises CollectorAway where nobody answers in time, and CallRefused with the collector's own line.
         """
-        reply = self._connected().call(method, params or {}, timeout_s)
+        link = self._connected()
+        with self._noting_silence():
+            reply = link.call(method, params or {}, timeout_s)
         if not reply.header.get("ok"):
             raise CallRefused(str(reply.header.get("error") or f"the collector refused {method!r} without a reason"))
         return reply
@@ -53,9 +64,27 @@ class Client:
 
     def _connected(self) -> _Link:
         with self._lock:
+            if self._ask_from_s is not None:
+                if time.monotonic() < self._ask_from_s:
+                    raise CollectorAway(f"the collector does not answer; it is asked again every {SILENCE_S:g} s")
+                self._ask_from_s = time.monotonic() + SILENCE_S
             if self._link is None or self._link.broken:
-                self._link = _Link(_connect(self._folder))
+                with self._noting_silence():
+                    self._link = _Link(_connect(self._folder))
             return self._link
+
+    @contextlib.contextmanager
+    def _noting_silence(self) -> Iterator[None]:
+        """Remember whether the collector was silent in this block, or was heard, or has gone."""
+        try:
+            yield
+        except CollectorSilent:
+            self._ask_from_s = time.monotonic() + SILENCE_S
+            raise
+        except CollectorAway:
+            self._ask_from_s = None
+            raise
+        self._ask_from_s = None
 
 
 def _connect(folder: Path) -> socket.socket:
@@ -69,6 +98,9 @@ def _connect(folder: Path) -> socket.socket:
         check_peer(connection)
         connection.sendall(encode({"kind": "hello", "role": "viewer", "protocol": PROTOCOL_VERSION}))
         _await_welcome(connection)
+    except TimeoutError:
+        connection.close()
+        raise CollectorSilent(f"the collector at {path} did not say welcome within {CONNECT_TIMEOUT_S:g} s") from None
     except OSError as error:
         connection.close()
         raise CollectorAway(
@@ -116,7 +148,7 @@ class _Link:
             # The receiving thread may have gone between the check in Client and now; then nobody would answer.
             reply = None if self.broken else answer.get(timeout=timeout_s)
         except queue.Empty:
-            raise CollectorAway(f"the collector did not answer {method!r} within {timeout_s:g} s") from None
+            raise CollectorSilent(f"the collector did not answer {method!r} within {timeout_s:g} s") from None
         except OSError:
             reply = None
         finally:

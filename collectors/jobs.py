@@ -45,7 +45,10 @@ AGENT_MARKS = frozenset({"step", "retry", "oom", "user"})
 
 
 class Jobs:
-    """All jobs. ``process_start(pid)`` tells whether a process lives (None: no); ``readings`` are NVML's newest, by UUID."""
+    """All jobs. ``readings`` are NVML's newest, by UUID.
+
+    ``process_start(pid)`` tells whether a process lives (None: no), or raises OSError where it cannot be told now.
+    """
 
     def __init__(self, *, process_start: Callable[[int], int | None]) -> None:
         self._process_start = process_start
@@ -65,7 +68,7 @@ class Jobs:
         found = read_hello(frame.header)
         job = self._job(found)
         before = job.ranks.get(found.info.rank)
-        rank = Rank(found.info, peer_pid, self._process_start(peer_pid), connection)
+        rank = Rank(found.info, peer_pid, self._start_of(peer_pid), connection)
         if before is not None:
             if before.connection is not None:
                 self._by_connection.pop(before.connection, None)
@@ -237,7 +240,18 @@ class Jobs:
             attempt += 1
 
     def _lives(self, rank: Rank) -> bool:
-        return rank.peer_start is not None and self._process_start(rank.peer_pid) == rank.peer_start
+        if rank.peer_start is None:
+            return False
+        try:
+            return self._process_start(rank.peer_pid) == rank.peer_start
+        except OSError:
+            return True  # Shown as running for too long is better than a live job called dead.
+
+    def _start_of(self, pid: int) -> int | None:
+        try:
+            return self._process_start(pid)
+        except OSError:
+            return None
 
     def _all_series(self) -> Iterator[tuple[Job, Rank, int, Series]]:
         for job in self.by_id.values():

@@ -60,6 +60,10 @@ class Keeper:
 
     def flush(self, jobs: Jobs, changes: Changes, now_us: int) -> None:
         """Write ``changes``. Where that fails they are lost to the history, and the store is opened anew later."""
+        if self._store is not None and not self._path.exists():
+            # Removed from under us: SQLite would go on writing to what nobody can open.
+            self.close()
+            self._retry_us = 0
         if self._store is None and now_us < self._retry_us:
             return
         self._retry_us = now_us + RETRY_US

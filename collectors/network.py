@@ -20,6 +20,8 @@ from vramscope.errors import VramscopeError, WireError
 
 REFUSAL_SHOWN_US = 300_000_000
 REFUSALS_SHOWN = 5
+# A listener that cannot accept is left alone for so long: it would be ready again at once, for ever.
+ACCEPT_PAUSE_US = 500_000
 
 log = logging.getLogger("vramscope.collector")
 
@@ -40,6 +42,7 @@ class Network:
         # The lines told last, with the newest moment of each: a peer that tries for ever must not fill the disk.
         self._told: dict[str, int] = {}
         self._accepting = False
+        self._accept_from_us = 0
         self._selector = selectors.DefaultSelector()
 
     @contextlib.contextmanager
@@ -60,7 +63,7 @@ class Network:
 
     def serve(self, wait_s: float) -> None:
         """Do what sockets are ready for within ``wait_s``."""
-        if not self._accepting:
+        if not self._accepting and now_us() >= self._accept_from_us:
             self._selector.register(self._listener, selectors.EVENT_READ, 0)
             self._accepting = True
         for key, events in self._selector.select(wait_s):
@@ -83,14 +86,24 @@ class Network:
         self._listener.close()
         self._selector.close()
 
+    def listen_on(self, listener: socket.socket) -> None:
+        """Accept from another listener in place of the one so far; connections stay."""
+        self._stop_accepting()
+        self._listener.close()
+        self._listener = listener
+
+    def _stop_accepting(self) -> None:
+        if self._accepting:
+            self._selector.unregister(self._listener)
+            self._accepting = False
+
     def _accept(self) -> None:
         try:
             accepted, _address = self._listener.accept()
         except OSError as error:
-            # Out of descriptors: the listener would be ready for ever, so it is left alone until the next round.
-            self._selector.unregister(self._listener)
-            self._accepting = False
-            self._tell(f"cannot accept a connection: {error.strerror}")
+            self._stop_accepting()
+            self._accept_from_us = now_us() + ACCEPT_PAUSE_US
+            self._tell(f"cannot accept a connection: {error.strerror}; jobs and pages that come now must wait")
             return
         try:
             peer_pid = check_peer(accepted)

@@ -23,11 +23,12 @@ def check_peer(connection: socket.socket) -> int:
 def process_start(pid: int) -> int | None:
     """Return when process ``pid`` started, in the kernel's clock ticks since boot, or None where it does not live.
 
-    Together with the pid this tells a process from a later one that was given the same number.
+    Together with the pid this tells a process from a later one that was given the same number. Raises OSError where it
+    cannot be told now, because this process has no descriptor left, say.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text.rpartition(")")[2].split()
     # Fields 3 (state) and 22 (starttime) of proc(5); a zombie no longer runs.

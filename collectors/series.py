@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from collectors.announce import check_map, read_counters
+from collectors.announce import check_map, check_sizes, read_counters
 from collectors.rollup import Points
 from vramscope.agent.wire import Frame, columns, encode
 from vramscope.columns import INACTIVE, from_frame
@@ -66,6 +66,7 @@ class Series:
         check_map(frame)
         # The version is the collector's to give, whatever the agent wrote.
         found = from_frame(frame._replace(header={**frame.header, "version": 0}))
+        check_sizes(found)
         free_bytes = self._free_at(int(found.segment_total_bytes.sum()))
         self.figures = summarize(found, device_free_bytes=free_bytes, expandable=expandable).as_dict()
         if free_bytes != self.counters.get("device_free_bytes"):

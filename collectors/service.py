@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import stat
 import sys
 import time
@@ -19,11 +18,11 @@ from collectors.desk import Desk
 from collectors.encoding import to_json
 from collectors.jobs import Jobs
 from collectors.keeper import Keeper
-from collectors.network import Network, now_us
+from collectors.network import Network, log, now_us
 from collectors.nvml import Sampler
 from collectors.peer import process_start
 from collectors.settings import CollectorSettings, dumps_folder, store_path
-from collectors.startup import listen, take_lock
+from collectors.startup import Door, take_lock
 from vramscope.agent.paths import make_private_folder, socket_path
 from vramscope.errors import VramscopeError
 
@@ -41,19 +40,21 @@ def run(settings: CollectorSettings) -> int:
     runtime, state = settings.runtime_folder, settings.state_folder
     make_private_folder(runtime)
     make_private_folder(state, variable="VRAMSCOPE_STATE_DIR")
-    locks = [take_lock(runtime)]
+    door = Door(runtime)
+    state_lock: int | None = None
     try:
         # Where nothing can be written, collecting goes on live, as on a disk that is full later.
         if os.access(state, os.W_OK):
             make_private_folder(dumps_folder(state), variable="VRAMSCOPE_STATE_DIR")
-            locks.append(take_lock(state))
+            state_lock = take_lock(state)
         keeper = Keeper(store_path(state), cap_bytes=settings.store_cap_bytes)
-        collector = Collector(settings, listen(runtime), keeper, Sampler() if settings.nvml else None)
+        collector = Collector(settings, door, keeper, Sampler() if settings.nvml else None)
         _say(f"collecting on {socket_path(runtime)}, store {store_path(state)}")
         collector.serve()
     finally:
-        for lock in locks:
-            os.close(lock)
+        door.close()
+        if state_lock is not None:
+            os.close(state_lock)
     return 0
 
 
@@ -67,10 +68,10 @@ def _say(line: str) -> None:
 class Collector:
     """Ties the state machine to the network, the store, NVML and the clock."""
 
-    def __init__(
-        self, settings: CollectorSettings, listener: socket.socket, keeper: Keeper, sampler: Sampler | None
-    ) -> None:
+    def __init__(self, settings: CollectorSettings, door: Door, keeper: Keeper, sampler: Sampler | None) -> None:
         self._settings = settings
+        self._door = door
+        self._door_problem: str | None = None
         self._keeper = keeper
         self._sampler = sampler
         self._started_us = now_us()
@@ -80,7 +81,7 @@ class Collector:
             self._jobs, dumps_folder(settings.state_folder), status=self._status, dump_bytes=_check_dump
         )
         self._calls.dumps = {dump.id: dump for dump in keeper.load(self._jobs)}
-        self._network = Network(listener, Desk(settings, vramscope.__version__, self._jobs, self._calls))
+        self._network = Network(door.open(), Desk(settings, vramscope.__version__, self._jobs, self._calls))
         self._stopping = False
 
     def serve(self) -> None:
@@ -108,7 +109,22 @@ class Collector:
                 tick_at_s = time.monotonic() + WAITING_TICK_S
             if time.monotonic() >= flush_at_s:
                 self._flush()
+                self._keep_door()
                 flush_at_s = time.monotonic() + FLUSH_S
+
+    def _keep_door(self) -> None:
+        """Open the socket again where it was removed; where that cannot be, those who are connected are served on."""
+        if self._door.is_there:
+            return
+        before, self._door_problem = self._door_problem, None
+        try:
+            self._network.listen_on(self._door.open())
+        except VramscopeError as error:
+            self._door_problem = f"new jobs do not find this collector: {error}"
+            if self._door_problem != before:
+                log.warning("%s", self._door_problem)
+        else:
+            log.warning("the socket had been removed; it is there again")
 
     def _flush(self) -> None:
         if self._sampler is not None:
@@ -119,7 +135,6 @@ class Collector:
         self._cpu.tick()
 
     def _close(self) -> None:
-        socket_path(self._settings.runtime_folder).unlink(missing_ok=True)
         self._network.close()
         self._jobs.keep_maps()
         self._flush()
@@ -140,7 +155,7 @@ class Collector:
         }
 
     def _messages(self) -> list[str]:
-        found = [self._keeper.message]
+        found = [self._keeper.message, self._door_problem]
         found.append(self._sampler.message() if self._sampler is not None else "NVML is not asked (--no-nvml)")
         if self._jobs.dropped_samples:
             found.append(

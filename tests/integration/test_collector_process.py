@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import socket
 import sqlite3
@@ -12,11 +13,13 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from collectors.announce import JobKey
 from collectors.gateway import Gateway
 from collectors.jobs import ENDED_UNSEEN, LOST
 from collectors.settings import store_path
@@ -345,6 +348,92 @@ def test_a_disk_that_is_full_stops_the_history_and_nothing_else(place: Place) ->
         assert not any("history is not kept" in line for line in place.gateway.status().messages)
 
 
+def test_a_collector_is_found_again_after_its_folder_was_removed(place: Place) -> None:
+    # GIVEN a collector with a job
+    with collecting(place.runtime, place.state) as collector, ScriptedAgent(place.runtime, hello()) as agent:
+        # WHEN a cleaner of temporary files removes its folder
+        shutil.rmtree(place.runtime)
+
+        # THEN it makes it anew, for this user alone, and later jobs come to it
+        wait_for((place.runtime / "collector.sock").exists, "the socket")
+        assert stat.S_IMODE(place.runtime.stat().st_mode) == 0o700
+        with ScriptedAgent(place.runtime, hello(run_id="run-2")):
+            assert len(place.gateway.jobs()) == 2
+        # AND the first is still connected
+        agent.send(counters(now_us()))
+        wait_for(lambda: place.gateway.stats(JobKey("gpt", "run-1", 1).job_id(1), 0), "its figures")
+
+        # AND it is still the only one
+        second = CollectorProcess(place.runtime, place.state)
+        assert second.process.wait(timeout=30) == 2
+        second.close()
+        assert collector.stop() == 0
+        assert collector.output().count("\n") == 1
+        assert not (place.runtime / "collector.sock").exists()
+
+
+def test_a_collector_that_was_replaced_leaves_the_others_socket(place: Place) -> None:
+    # GIVEN a collector whose folder was removed, and another that took its place at once
+    with collecting(place.runtime, place.state) as first:
+        first.process.send_signal(signal.SIGSTOP)
+        shutil.rmtree(place.runtime)
+        with collecting(place.runtime, place.state.with_name("s2")) as second:
+            first.process.send_signal(signal.SIGCONT)
+
+            # THEN the first says so, and ends without a trace
+            with ScriptedAgent(place.runtime, hello()):
+                assert first.stop() == 0
+                assert f"already runs for {place.runtime} (pid {second.process.pid}" in first.output()
+                assert (place.runtime / "collector.sock").exists()
+
+
+def test_a_history_that_was_removed_is_begun_anew(place: Place) -> None:
+    # GIVEN a collector with a job in its history
+    with collecting(place.runtime, place.state), ScriptedAgent(place.runtime, hello()) as agent:
+        agent.send(counters(now_us()))
+        wait_for(place.stored_samples, "the sample to be stored")
+
+        # WHEN the history is removed
+        for file in place.state.glob("history.sqlite*"):
+            file.unlink()
+
+        # THEN there is a new one, which knows the job
+        def stored() -> int:
+            agent.send(counters(now_us()))
+            return place.stored_samples()
+
+        wait_for(stored, "the history to be kept again")
+
+
+def test_without_a_free_descriptor_it_waits_and_calls_no_one_dead(place: Place) -> None:
+    # GIVEN a collector at its limit of files, with a job that lives
+    with collecting(place.runtime, place.state) as collector, ScriptedAgent(place.runtime, hello()) as agent:
+        pid = collector.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        assert place.the_job()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")), before[1]))
+
+        # WHEN another comes, and the job's agent goes
+        with ScriptedAgent(place.runtime) as late:
+            wait_for(lambda: any("cannot accept" in line for line in place.gateway.status().messages), "the line")
+            used_s = cpu_s(pid)
+            began_s = time.monotonic()
+            wait_for(lambda: time.monotonic() - began_s > 2, "two seconds")
+            assert cpu_s(pid) - used_s < 1, "it asks without a pause"
+
+            # THEN the late one is taken when there is room again
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+            late.send(hello(run_id="run-2"))
+            assert late.receive().kind == "welcome"
+        agent.send(counters(now_us()))
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_an_output_that_takes_nothing_does_not_end_it(place: Place) -> None:
     # GIVEN a collector whose lines go to a disk that is full
     command = [sys.executable, "-m", "vramscope", "collect", "--no-nvml"]
@@ -373,6 +462,10 @@ def test_a_collector_that_hangs_holds_no_one_for_long(place: Place) -> None:
         # THEN a call ends with a line
         (line,) = place.gateway.status().messages
         assert "did not answer" in line
+
+        # AND the next ones do not wait for it again
+        (line,) = place.gateway.status().messages
+        assert "is asked again every" in line
 
         # AND when it goes on, so does the page
         collector.process.send_signal(signal.SIGCONT)

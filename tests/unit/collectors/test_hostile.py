@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import math
 from typing import Any
 
@@ -141,3 +142,42 @@ def test_a_frame_that_the_decoder_refuses_never_gets_here() -> None:
     # GIVEN what encode makes, WHEN it is decoded, THEN it is the message: the tests above speak the real protocol
     (frame,) = Decoder().feed(encode(counters(START_US)))
     assert frame.header["devices"] == counters(START_US)["devices"]
+
+
+@pytest.mark.parametrize(
+    ("segments", "requested_bytes"),
+    [
+        ([(0, 1 << 63), (1 << 63, (1 << 63) - 1)], 0),
+        ([(index << 52, 1 << 52) for index in range(4095)], 0),
+        ([(0, 1 << 40), (1, 1 << 40)], 0),
+        ([(0, 1 << 40)], (1 << 64) - 1),
+    ],
+    ids=["larger than all memory", "larger together", "over each other", "asked for more than there is"],
+)
+def test_a_map_of_sizes_that_no_gpu_has_is_refused(segments: list[tuple[int, int]], requested_bytes: int) -> None:
+    # GIVEN columns that agree with each other
+    count = len(segments)
+    sizes = array.array("Q", [size for _, size in segments])
+    addresses = array.array("Q", [address for address, _ in segments])
+    zeros = array.array("Q", [0] * count)
+    columns = {
+        "segment_address": addresses,
+        "segment_total_bytes": sizes,
+        **dict.fromkeys(("segment_stream", "segment_pool_a", "segment_pool_b"), zeros),
+        **dict.fromkeys(("segment_is_small", "segment_is_expandable"), bytes(count)),
+        "segment_first_block": array.array("I", range(count + 1)),
+        "block_address": addresses,
+        "block_bytes": sizes,
+        "block_requested_bytes": array.array("Q", [requested_bytes] * count),
+        "block_state": bytes(count),
+    }
+    office = Office()
+    office.agent(1)
+
+    # WHEN they are sent
+    office.say(1, encode({"kind": "map", "device": 0, "time_unix_us": START_US, "at": "any"}, columns))
+
+    # THEN their sender is told, and no figure is made of them
+    assert office.closed[1].startswith("refused the connection of process 1: a map")
+    (series,) = next(iter(office.jobs.by_id.values())).ranks[0].series.values()
+    assert series.map is None

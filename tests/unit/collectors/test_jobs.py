@@ -323,3 +323,25 @@ def test_maps_of_many_ended_jobs_are_left_to_the_store() -> None:
 
     in_memory = [office.jobs.by_id[job_id].ranks[0].series[0].map is not None for job_id in ids]
     assert in_memory == [False] * 2 + [True] * 16
+
+
+def test_a_process_that_cannot_be_looked_at_is_not_called_dead() -> None:
+    # GIVEN a job whose agent has gone, and a collector without a descriptor to look with
+    office = Office()
+    job_id = office.agent(1)
+    office.hang_up(1)
+
+    def no_descriptor(pid: int) -> int | None:
+        raise OSError(24, "Too many open files")
+
+    look, office.jobs._process_start = office.jobs._process_start, no_descriptor
+
+    # WHEN time passes THEN the job still runs
+    office.wait(10)
+    assert not office.jobs.by_id[job_id].record().ended
+
+    # WHEN it can be looked at, and the process has gone THEN it has ended
+    office.processes.clear()
+    office.jobs._process_start = look
+    office.wait(10)
+    assert office.jobs.by_id[job_id].record().ended
