@@ -37,9 +37,10 @@ _TOKEN = re.compile(
     r"|(?P<titles>metric\|curusage\|peakusage\|totalloc\|totfreed)"
     rf"|(?:(?P<name>{'|'.join(_NAMES)})|from(?P<pool>large|small)pool)\|{_CELL}\|{_CELL}\|{_CELL}\|{_CELL}\|"
 )
-# Between two rows: a name with numbers behind it, or with a size in it.
+# Between two rows: a name with numbers or a size behind it, or with a size in it.
 _OTHER_ROW = re.compile(
-    r"\|([a-z][^|]{0,60})(?:\|[\d.-]{1,20}[a-z]{0,3}){2,4}\||\|([a-z][^|]{0,40}\d[kmg]i?b[^|]{0,20})\|[^|]{0,40}\|[^|]{0,40}\|"
+    r"\|([a-z][^|]{0,60})(?:(?:\|[\d.-]{1,20}[a-z]{0,3}){2,4}|\|[\d.-]{1,20}[kmg]i?b)\|"
+    r"|\|([a-z][^|]{0,40}\d[kmg]i?b[^|]{0,20})\|[^|]{0,40}\|[^|]{0,40}\|"
 )
 # Rows farther apart than this, in characters without blanks, belong to different tables.
 _TABLE_GAP = 600

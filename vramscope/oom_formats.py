@@ -77,6 +77,7 @@ DISGUISED, OUTSIDE, FOREIGN, RETRY, MENTION = "disguised_oom", "not_caching_allo
 MARKS = (
     Mark(re.compile(r"(cuda|hip|xpu|npu|mps|mlu|musa|gcu|hpu)(?:backend)?outofmemory(?!error)"), kind=MENTION),
     Mark(re.compile(r"torch\.(?:cuda\.)?outofmemoryerror(?!:allocation)"), kind=MENTION),
+    Mark(re.compile(r"triedtoallocatemorethan1ebmemory")),
     Mark(re.compile(r"outofmemoryerror:allocationondevice(?:(?P<device>\d{1,4})would)?"), "cuda-async"),
     Mark(re.compile(r"(?<!memoryerror:)allocationondevice(?:(?P<device>\d{1,4})would|thiserrormeans)"), "cuda-async"),
     Mark(re.compile(r"thcudacheckfail.{0,300}?error2:outofmemory"), "cuda"),

@@ -66,13 +66,17 @@ def describe_table(table: SummaryTable) -> list[str]:
 def _figures(message: OutOfMemory) -> list[str]:
     if not message.has_numbers:
         return []
-    sizes = {key: size.text if size else "none" for key, size in message.sizes.items()}
+    sizes = {key: _shown(size, "none" if key == "allowed" else MISSING) for key, size in message.sizes.items()}
     if message.exact_tried_bytes is not None:
         sizes["tried"] = f"{message.exact_tried_bytes} bytes"
     rows = [(label, sizes.get(key, MISSING)) for key, label in _ALWAYS.items()]
     rows += [(label, sizes[key]) for key, label in _WHERE_NAMED.items() if key in sizes]
-    rows += [(f"in use by process {pid}", size.text) for pid, size in message.processes]
+    rows += [(f"in use by process {pid}", _shown(size, MISSING)) for pid, size in message.processes]
     return [f"  {label:<28}{text:>14}" for label, text in rows]
+
+
+def _shown(size: Size | None, otherwise: str) -> str:
+    return size.text if size else otherwise
 
 
 def _findings(message: OutOfMemory) -> list[str]:

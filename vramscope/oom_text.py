@@ -17,8 +17,8 @@ from vramscope.pasted_text import PastedText, read_pasted
 
 # Clauses farther apart than this, in characters without blanks, belong to different messages.
 MESSAGE_GAP = 400
-# PyTorch prints 2**64 bytes where no memory fraction was set.
-NO_LIMIT_BYTES = 1 << 63
+# 2**64 bytes are printed for a limit that was not set and for a process that NVML could not see.
+NO_SIZE_BYTES = 1 << 63
 
 _UNITS = {
     unit.lower(): (unit, 1024**power) for power in range(1, 5) for unit in ("_KMGT"[power] + end for end in ("iB", "B"))
@@ -56,7 +56,7 @@ class Size:
 class OutOfMemory:
     """One message, or while it is put together a part of one.
 
-    ``sizes`` holds what the text names, None for a limit that is none; what it does not name is absent. ``start`` and ``end``
+    ``sizes`` holds what the text names, None where it prints no real size; what it does not name is absent. ``start`` and ``end``
     lie in the squeezed text; two messages are equal where they say the same, wherever and however often.
     """
 
@@ -69,7 +69,7 @@ class OutOfMemory:
     names_device: bool = False
     rank: int | None = None
     sizes: dict[str, Size | None] = field(default_factory=dict)
-    processes: tuple[tuple[int, Size], ...] = ()
+    processes: tuple[tuple[int, Size | None], ...] = ()
     exact_tried_bytes: int | None = None
     times: int = field(default=1, compare=False)
 
@@ -78,7 +78,7 @@ class OutOfMemory:
         return bool(self.sizes or self.processes or self.exact_tried_bytes is not None)
 
     def to_facts(self) -> dict[str, Any]:
-        """Return the message as JSON: a key is absent where the message says nothing, null where it says "none"."""
+        """Return the message as JSON: a key is absent where the message says nothing, null where it gives none."""
         facts: dict[str, Any] = {"backend": self.backend}
         if self.times > 1:
             facts["same_event_times"] = self.times
@@ -94,7 +94,9 @@ class OutOfMemory:
             facts["tried"] = None  # the beginning was cut: every message with sizes has it
         facts |= {key: size and size.to_facts() for key, size in self.sizes.items()}
         if self.processes:
-            facts["processes"] = [{"pid": pid, "in_use": in_use.to_facts()} for pid, in_use in self.processes]
+            facts["processes"] = [
+                {"pid": pid, "in_use": in_use and in_use.to_facts()} for pid, in_use in self.processes
+            ]
         if self.exact_tried_bytes is not None:
             facts["exact_tried_bytes"] = self.exact_tried_bytes
         return facts
@@ -152,8 +154,6 @@ def _sized(squeezed: str, match: re.Match[str]) -> OutOfMemory | None:
         return None
     size = _size_of(match)
     part = OutOfMemory(start, end, certain=clause.certain, sizes={clause.key: size})
-    if clause.key == "allowed" and size.size_bytes >= NO_LIMIT_BYTES:
-        return replace(part, sizes={"allowed": None})
     if clause.key == "total" and (device := _DEVICE.search(before)):
         digits = device[1] or device[2]
         return replace(part, device=int(digits) if digits else None, names_device=True)
@@ -170,13 +170,15 @@ def _clause(squeezed: str, before: str, end: int) -> Clause | None:
     return None
 
 
-def _size_of(match: re.Match[str]) -> Size:
+def _size_of(match: re.Match[str]) -> Size | None:
     whole, decimals, (unit, unit_bytes) = match[1], match[2] or "", _UNITS[match[3]]
     number = f"{whole}.{decimals}" if decimals else whole
     parts = 10 ** len(decimals)
     # Printing rounds to half of the last digit; one byte more, for this result is rounded too. Bytes are exact.
     tolerance_bytes = (unit_bytes + parts) // (2 * parts) + 1 if unit_bytes > 1 else 0
     size_bytes = (2 * int(whole + decimals) * unit_bytes + parts) // (2 * parts)
+    if size_bytes >= NO_SIZE_BYTES:
+        return None
     return Size(f"{number} {unit}", size_bytes, tolerance_bytes)
 
 

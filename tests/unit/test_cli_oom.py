@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,7 +102,7 @@ def test_what_cannot_be_read_is_one_line(
     assert said in shown.err
 
 
-@pytest.mark.parametrize("name", ["missing.txt", "", "\0"])
+@pytest.mark.parametrize("name", ["missing.txt", "", "\0", "two\nlines"])
 def test_a_file_that_cannot_be_opened_is_one_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +120,20 @@ def test_a_file_that_is_no_paste_is_refused_by_its_size(
     assert "no out-of-memory message" in capsys.readouterr().err
     assert main(["oom", pasted(tmp_path, "x" * ((1 << 20) + 1))]) == 2
     assert "larger than 1 MiB" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    # GIVEN a pipe that nobody reads any more, as behind head
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    # WHEN
+    command = (sys.executable, "-m", "vramscope", "oom", pasted(tmp_path, MESSAGE))
+    found = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writing)
+
+    # THEN
+    assert (found.returncode, found.stderr) == (0, b"")
 
 
 def test_it_needs_nothing_but_python(tmp_path: Path) -> None:

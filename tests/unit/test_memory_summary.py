@@ -216,6 +216,7 @@ def changed(old: str, new: str) -> str:
         (re.sub(r"\|       from small pool.*\n", "", summary(everything()), count=1), "small pool"),
         (re.sub(r"(\|       from small pool.*\n)", r"\1\1", summary(everything()), count=1), "two rows"),
         (summary({}).replace("|====", "| Allocated memory | 3.5 GB | 4.5 GB | 9.0 GB | 1.0 GB |\n|====", 3), "allocatedmemory"),
+        (summary({}).replace("|====", "| Allocated memory | 3072 MB | |\n|====", 3), "allocatedmemory"),
     ],
 )  # fmt: skip
 def test_what_pytorch_cannot_have_printed_is_refused(text: str, why: str) -> None:

@@ -355,6 +355,13 @@ def test_the_name_of_the_exception_beside_its_message_is_not_a_second_one() -> N
     assert [message.sizes["tried"] for message in found] == [Size("2.00 GiB", 2 * GIB, 5368710)]
 
 
+def test_a_request_too_large_for_a_number_is_a_message_beside_others() -> None:
+    found = read_out_of_memory(
+        "CUDA out of memory. Tried to allocate 2.00 GiB.\nCUDA out of memory. Tried to allocate more than 1EB memory."
+    )
+    assert [message.has_numbers for message in found] == [True, False]
+
+
 def test_a_warning_before_a_retry_counts_only_where_no_error_followed() -> None:
     # GIVEN what 2.14 warns of at each failed cudaMalloc
     warning = (
@@ -381,9 +388,16 @@ def test_the_advice_tells_the_backend_where_the_head_is_cut(hint: str, backend: 
     assert facts(f"GPU 0 has a total capacity of 8.00 GiB. Try {hint}")["backend"] == backend
 
 
-def test_unlimited_memory_is_no_limit() -> None:
-    text = FORMATS["cuda-async"][1](dict.fromkeys(FORMATS["cuda-async"][0], "17179869184.00 GiB"))
-    assert sizes_read(text)["allowed"] is None
+def test_two_to_the_64_bytes_are_no_size() -> None:
+    # GIVEN what is printed for a limit that was not set, and for a process that NVML could not see
+    unlimited = {**dict.fromkeys(FORMATS["cuda-async"][0], "1.00 GiB"), "allowed": "17179869184.00 GiB"}
+    unseen = message_2_1(in_use="17179869184.00 GiB") + " Process 7 has 17179869184.00 GiB memory in use."
+
+    # THEN
+    assert facts(FORMATS["cuda-async"][1](unlimited))["allowed"] is None
+    assert facts(unseen)["in_use"] is None
+    assert facts(unseen)["processes"] == [{"pid": 7, "in_use": None}]
+    assert "in use by process 7                      –" in readings(unseen)
 
 
 def readings(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -32,12 +33,22 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         parts = [describe(message) for message in messages] + [describe_table(table) for table in tables]
         shown = "\n\n".join("\n".join(lines) for lines in parts)
-    sys.stdout.write(f"{shown}\n")
+    _print(shown)
     return 0
 
 
+def _print(shown: str) -> None:
+    try:
+        sys.stdout.write(f"{shown}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, as head, has seen enough; what is left in the buffer must not fail again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _name(file: str) -> str:
-    return "the standard input" if file == STANDARD_INPUT else file
+    # repr: a file's name may hold line breaks.
+    return "the standard input" if file == STANDARD_INPUT else repr(file)
 
 
 def _read(file: str) -> bytes:
@@ -48,7 +59,7 @@ def _read(file: str) -> bytes:
             with Path(file).open("rb") as opened:
                 data = opened.read(LIMIT_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise BadInputError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+        raise BadInputError(f"cannot read {_name(file)}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LIMIT_BYTES:
         raise BadInputError(f"{_name(file)} is larger than {LIMIT_BYTES >> 20} MiB; cut out the part with the error")
     return data
