@@ -63,7 +63,11 @@ BEHIND = (
 
 
 class Mark(NamedTuple):
-    """Words that tell an out-of-memory without a size: which backend (its own first group, if empty) and what kind."""
+    """Words that tell an out-of-memory without a size: which backend, and what kind.
+
+    The pattern's groups may name the ``backend`` where the mark does not, the ``device``, TensorFlow's ``exact`` bytes, or
+    sizes in bytes by their keys.
+    """
 
     pattern: re.Pattern[str]
     backend: str = ""
@@ -75,16 +79,18 @@ class Mark(NamedTuple):
 DISGUISED, OUTSIDE, FOREIGN, RETRY, MENTION = "disguised_oom", "not_caching_allocator", "foreign", "retry", "mention"
 
 MARKS = (
-    Mark(re.compile(r"(cuda|hip|xpu|npu|mps|mlu|musa|gcu|hpu)(?:backend)?outofmemory(?!error)"), kind=MENTION),
+    Mark(
+        re.compile(r"(?P<backend>cuda|hip|xpu|npu|mps|mlu|musa|gcu|hpu)(?:backend)?outofmemory(?!error)"), kind=MENTION
+    ),
     Mark(re.compile(r"torch\.(?:cuda\.)?outofmemoryerror(?!:allocation)"), kind=MENTION),
     Mark(re.compile(r"triedtoallocatemorethan1ebmemory")),
     Mark(re.compile(r"outofmemoryerror:allocationondevice(?:(?P<device>\d{1,4})would)?"), "cuda-async"),
     Mark(re.compile(r"(?<!memoryerror:)allocationondevice(?:(?P<device>\d{1,4})would|thiserrormeans)"), "cuda-async"),
     Mark(re.compile(r"thcudacheckfail.{0,300}?error2:outofmemory"), "cuda"),
-    Mark(re.compile(r"(cuda|hip)runtimeerror\(\d{1,4}\):outofmemory")),
-    Mark(re.compile(r"(cuda|hip)drivererror:outofmemory")),
-    Mark(re.compile(r"(cuda|hip)error:outofmemory"), kind=OUTSIDE),
-    Mark(re.compile(r"(cuda|hip)failure\d{0,3}outofmemory"), kind=OUTSIDE),  # NCCL and RCCL
+    Mark(re.compile(r"(?P<backend>cuda|hip)runtimeerror\(\d{1,4}\):outofmemory")),
+    Mark(re.compile(r"(?P<backend>cuda|hip)drivererror:outofmemory")),
+    Mark(re.compile(r"(?P<backend>cuda|hip)error:outofmemory"), kind=OUTSIDE),
+    Mark(re.compile(r"(?P<backend>cuda|hip)failure\d{0,3}outofmemory"), kind=OUTSIDE),  # NCCL and RCCL
     Mark(re.compile(r"(?:ur_result|pi)_error_out_of_\w{0,7}(?:memory|resources)"), "xpu", OUTSIDE),
     Mark(re.compile(r"allocationisoutofdevicememory"), "xpu", OUTSIDE),
     Mark(re.compile(r"cu(?:blas|dnn|solver|sparse)_status_alloc_failed"), "cuda", DISGUISED),
@@ -93,7 +99,7 @@ MARKS = (
     Mark(
         re.compile(
             r"(?:nvml_success|handles_|expandable_segment_|mapped).{0,80}?internalassertfailedat.{0,200}?"
-            r"(cuda|hip|xpu|npu)cachingallocator\.cpp"
+            r"(?P<backend>cuda|hip|xpu|npu)cachingallocator\.cpp"
         ),
         kind=DISGUISED,
     ),

@@ -105,21 +105,23 @@ class OutOfMemory:
 def read_out_of_memory(text: str) -> list[OutOfMemory]:
     """Return the out-of-memory messages of a paste, in order; the same one again and again is one with ``times``."""
     pasted = read_pasted(text)
-    found = _merge_repeats(_finish(_join(_fragments(pasted.squeezed)), pasted))
+    found = list(_finish(_join(_fragments(pasted.squeezed)), pasted))
+    # Warnings and mentions count only where there is nothing better.
     for lesser in ((RETRY, MENTION), (MENTION,), ()):
         if messages := [message for message in found if message.kind not in lesser]:
-            return messages
+            return [replace(message, times=sum(1 for _ in same)) for message, same in groupby(messages)]
     return []
 
 
 def facts_of(messages: list[OutOfMemory]) -> dict[str, Any]:
     """Return one message's facts, or ``events`` where there are several, beside the backend where they share one."""
     events = [message.to_facts() for message in messages]
-    if len(events) == 1:
-        return events[0]
-    if len({event["backend"] for event in events}) != 1:
-        return {"events": events} if events else {}
-    return {"backend": events[0]["backend"], "events": [{**event} for event in events if event.pop("backend")]}
+    if len(events) < 2:
+        return events[0] if events else {}
+    if len({event["backend"] for event in events}) > 1:
+        return {"events": events}
+    shared = {"backend": events[0]["backend"]}
+    return {**shared, "events": [{key: event[key] for key in event if key not in shared} for event in events]}
 
 
 def _fragments(squeezed: str) -> list[OutOfMemory]:
@@ -131,11 +133,11 @@ def _fragments(squeezed: str) -> list[OutOfMemory]:
 
 def _marked(mark: Mark, match: re.Match[str]) -> OutOfMemory:
     groups = match.groupdict()
-    exact, device = groups.pop("exact", None), groups.pop("device", None)
+    backend, device, exact = (groups.pop(name, None) for name in ("backend", "device", "exact"))
     return OutOfMemory(
         start=match.start(),
         end=match.end(),
-        backend=mark.backend or next((group for group in match.groups() if group and group.isalpha()), ""),
+        backend=mark.backend or backend or "",
         kind=mark.kind,
         device=int(device) if device else None,
         sizes={key: Size(f"{number} bytes", int(number), 0) for key, number in groups.items()},
@@ -227,9 +229,12 @@ def _finish(messages: Iterable[OutOfMemory], pasted: PastedText) -> Iterator[Out
 
 def _backend_by_advice(squeezed: str) -> str:
     """Guess the backend of a message whose head is missing; most are CUDA's."""
-    hints = {"pytorch_hip_alloc_conf": "hip", "hipgraphs": "hip", "(npu": "npu", "pleaseuseempty_cache": "xpu"}
+    hints = {
+        "pytorch_hip_alloc_conf": "hip",
+        "hipgraphs": "hip",
+        "(npu": "npu",
+        "pleaseuseempty_cache": "xpu",
+        "otherallocations:": "mps",
+        "devicelimit:": "cuda-async",
+    }
     return next((backend for words, backend in hints.items() if words in squeezed), "cuda")
-
-
-def _merge_repeats(messages: Iterable[OutOfMemory]) -> list[OutOfMemory]:
-    return [replace(message, times=sum(1 for _ in same)) for message, same in groupby(messages)]

@@ -369,23 +369,29 @@ def test_a_warning_before_a_retry_counts_only_where_no_error_followed() -> None:
         "allocate 20971520 bytes (free: 8388608, total: 2147483648).\n"
     )
 
+    error = "CUDA out of memory. Tried to allocate 20.00 MiB.\n"
+
     # THEN alone it is read to the byte, and beside the error it is left out
     alone = facts(warning * 2)
     assert (alone["retry"], alone["device"], alone["same_event_times"]) == (True, 0, 2)
     assert alone["tried"] == {"text": "20971520 bytes", "bytes": 20 * MIB, "tolerance": 0}
-    assert "retry" not in facts(f"{warning}CUDA out of memory. Tried to allocate 20.00 MiB.")
+    assert "retry" not in facts(warning + error)
+    assert facts((warning + error) * 3)["same_event_times"] == 3
 
 
 @pytest.mark.parametrize(
-    ("hint", "backend"),
+    ("text", "backend"),
     [
-        ("PYTORCH_HIP_ALLOC_CONF=expandable_segments:True", "hip"),
-        ("Please use `empty_cache` to release", "xpu"),
-        ("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "cuda"),
+        ("GPU 0 has a total capacity of 8.00 GiB. Try PYTORCH_HIP_ALLOC_CONF=expandable_segments:True", "hip"),
+        ("GPU 0 has a total capacity of 8.00 GiB. Please use `empty_cache` to release", "xpu"),
+        ("GPU 0 has a total capacity of 8.00 GiB. Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "cuda"),
+        ("Tried to allocate 2.00 GiB (NPU 0; 8.00 GiB total capacity", "npu"),
+        ("Currently allocated : 1.00 GiB\nRequested : 2.00 GiB\nDevice limit : 2.00 GiB", "cuda-async"),
+        ("(MPS allocated: 1.00 GB, other allocations: 2.00 GB", "mps"),
     ],
 )
-def test_the_advice_tells_the_backend_where_the_head_is_cut(hint: str, backend: str) -> None:
-    assert facts(f"GPU 0 has a total capacity of 8.00 GiB. Try {hint}")["backend"] == backend
+def test_the_words_tell_the_backend_where_the_head_is_cut(text: str, backend: str) -> None:
+    assert facts(text)["backend"] == backend
 
 
 def test_two_to_the_64_bytes_are_no_size() -> None:
