@@ -15,7 +15,7 @@ from vramscope.demo.settings import DemoSettings
 from vramscope.errors import VramscopeError, with_place
 
 # What each subcommand needs beyond the base install, which has no dependency; see pyproject.toml.
-EXTRAS = {"serve": "serve", "collect": "serve", "demo": "serve,demo"}
+EXTRAS = {"serve": "serve", "collect": "serve", "demo": "serve,demo", "info": "analysis"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,7 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         put_application_on_path()
-        return {"serve": serve, "collect": collect, "demo": demo, "oom": oom}[arguments.command](arguments)
+        return {"serve": serve, "collect": collect, "demo": demo, "oom": oom, "info": info}[arguments.command](
+            arguments
+        )
     except VramscopeError as error:
         return complain(str(error))
     except ModuleNotFoundError as error:
@@ -89,6 +91,11 @@ def demo(arguments: argparse.Namespace) -> int:
 def oom(arguments: argparse.Namespace) -> int:
     """Read pasted out-of-memory messages and memory summaries."""
     return int(_late("vramscope.cli.oom").run(arguments))
+
+
+def info(arguments: argparse.Namespace) -> int:
+    """Print the figures of a snapshot file."""
+    return int(_late("vramscope.cli.info").run(arguments))
 
 
 def _late(module: str) -> Any:

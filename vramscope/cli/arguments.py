@@ -28,6 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_collect(commands.add_parser("collect", help="collect from jobs and GPUs without a dashboard", epilog=EPILOG))
     _add_demo(commands.add_parser("demo", help="show the dashboard over a training job on a simulated GPU"))
     _add_oom(commands.add_parser("oom", help="read pasted out-of-memory messages and memory_summary() tables"))
+    _add_info(commands.add_parser("info", help="print the figures of a memory snapshot's file"))
     return parser
 
 
@@ -38,6 +39,10 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
         default=paths.runtime_folder().absolute(),
         help="the folder of the collector's socket (VRAMSCOPE_RUNTIME_DIR; now %(default)s)",
     )
+    _add_state_folder(parser)
+
+
+def _add_state_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state-dir",
         type=_folder,
@@ -115,6 +120,14 @@ def _whole(text: str) -> int:
     if not text.removeprefix("-").isdecimal() or len(text) > 12:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number")
     return int(text)
+
+
+def _add_info(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", type=Path, help="what torch.cuda.memory._dump_snapshot wrote; also JSON, HTML, gzip, zstd"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, in bytes")
+    _add_state_folder(parser)
 
 
 def _positive(text: str) -> int:

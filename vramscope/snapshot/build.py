@@ -1,0 +1,190 @@
+"""PyTorch's snapshot as plain objects → frozen columns; the shape is checked level by level, without recursion."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from vramscope.errors import BadInputError
+from vramscope.snapshot.columns import HOST, Annotations, Settings, Snapshot, Texts
+from vramscope.snapshot.events import EventColumns
+from vramscope.snapshot.fields import Codes, Ignored, Table
+from vramscope.snapshot.segments import SegmentList, device_snapshot, read_segments
+from vramscope.snapshot.stacks import StackTable
+from vramscope.snapshot.versions import guess_version
+
+TOP_KEYS = (
+    "segments",
+    "device_traces",
+    "allocator_settings",
+    "external_annotations",
+    "host_segments",
+    "host_traces",
+)
+# So many events at a time stay in the processor's cache.
+CHUNK = 4096
+# No record is shorter than this in a file, so more records than that are references to the same few.
+LEAST_RECORD_BYTES = 8
+MAX_DEVICES = 1024
+# Settings are a page of text; what is more is not theirs.
+MAX_SETTINGS, MAX_SETTING_LENGTH = 200, 10_000
+STAGES = {"END": 0, "START": 1}
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class _Shared:
+    """What is one for all devices of a snapshot."""
+
+    texts: Codes = field(default_factory=Codes)
+    stacks: StackTable = field(default_factory=StackTable)
+    ignored: Ignored = field(default_factory=Ignored)
+
+
+def build_snapshot(
+    tree: Any, *, container: str, file_bytes: int, progress: Progress, notes: Sequence[str] = ()
+) -> Snapshot:
+    """Return the columns of ``tree``: a snapshot's dict, or a bare segment list. Traces are taken out of it on the way.
+
+    ``file_bytes`` is the size of what ``tree`` was read from; ``progress`` is called with the events done and all of
+    them. Raises BadInputError with what is wrong, as "its …", for a line that begins with the file's name.
+    """
+    is_list = isinstance(tree, list)
+    top = _top(tree)
+    traces = _traces(top.pop("device_traces", []))
+    traces.append(top.pop("host_traces", []))
+    tables = Table("segment", top["segments"]), Table("host segment", top.get("host_segments", []))
+    _check_counts(tables, traces, file_bytes)
+
+    shared = _Shared()
+    segments, host_segments = (read_segments(table, shared.stacks, shared.ignored) for table in tables)
+    columns = _read_traces(traces, shared, progress)
+    host_columns = columns.pop()
+    annotations = _annotations(top.get("external_annotations", []), shared)
+    settings = _settings(top.get("allocator_settings", {}), shared.ignored)
+    for key in top.keys() - set(TOP_KEYS):
+        shared.ignored.add("top-level key", key)
+    stacks, place = shared.stacks.build(shared.texts, shared.ignored)
+
+    devices = _device_numbers(segments, len(columns))
+    no_events = EventColumns(shared.texts, shared.stacks, shared.ignored)
+    events = [(columns[number] if number < len(columns) else no_events).build(place) for number in devices]
+    host = device_snapshot(host_segments, HOST, host_columns.build(place), place)
+    return Snapshot(
+        container=container,
+        torch_version_guess=_guess(top, is_list, segments, columns),
+        devices=tuple(
+            device_snapshot(segments, number, trace, place) for number, trace in zip(devices, events, strict=True)
+        ),
+        host=host if host.state.segment_count or len(host.events) else None,
+        stacks=stacks,
+        texts=_texts(shared.texts),
+        annotations=annotations,
+        settings=settings,
+        ignored=shared.ignored.as_dict(),
+        notes=tuple(notes),
+    )
+
+
+def _top(tree: Any) -> dict[Any, Any]:
+    if isinstance(tree, dict) and "segments" in tree:
+        return tree
+    if isinstance(tree, list) and all(isinstance(entry, dict) and "blocks" in entry for entry in tree):
+        return {"segments": tree}
+    raise BadInputError(f"it is not a memory snapshot but another {type(tree).__name__}, without segments")
+
+
+def _traces(found: Any) -> list[list[Any]]:
+    if not isinstance(found, list) or set(map(type, found)) - {list}:
+        raise BadInputError("its device_traces are not lists of events")
+    return found
+
+
+def _check_counts(tables: Sequence[Table], traces: Sequence[Sequence[Any]], file_bytes: int) -> None:
+    """Refuse lists that are short in the file and endless in memory: references to the same objects again and again."""
+    if len(traces) > MAX_DEVICES:
+        raise BadInputError(f"it has traces of {len(traces)} devices")
+    blocks = sum(len(blocks) for table in tables for blocks in table.lists("blocks"))
+    if (sum(map(len, traces)) + blocks + sum(map(len, tables))) * LEAST_RECORD_BYTES > file_bytes:
+        raise BadInputError("it repeats the same few records without end")
+
+
+def _read_traces(traces: list[list[Any]], shared: _Shared, progress: Progress) -> list[EventColumns]:
+    """Return the columns of each trace, and empty ``traces`` on the way: memory is what a large file runs out of."""
+    total, done = sum(map(len, traces)), 0
+    columns = []
+    for place, trace in enumerate(traces):
+        columns.append(EventColumns(shared.texts, shared.stacks, shared.ignored))
+        for start in range(0, len(trace), CHUNK):
+            columns[-1].add(trace[start : start + CHUNK])
+            done += min(CHUNK, len(trace) - start)
+            progress(done, total)
+        traces[place] = []
+    return columns
+
+
+def _device_numbers(segments: SegmentList, traces: int) -> list[int]:
+    """Return the devices that have segments or a trace, even an empty one, in order."""
+    numbers = sorted({*np.unique(segments.device).tolist(), *range(traces)})
+    if numbers and not 0 <= numbers[0] <= numbers[-1] < MAX_DEVICES:
+        raise BadInputError(f"it has segments on devices {numbers[0]} to {numbers[-1]}")
+    return numbers
+
+
+def _annotations(found: Any, shared: _Shared) -> Annotations:
+    table = Table("annotation", found)
+    columns = Annotations(
+        is_start=np.asarray(table.codes("stage", STAGES)).astype(np.uint8),
+        name=np.asarray(table.codes("name", shared.texts)),
+        device=np.asarray(table.signed("device")).astype(np.int32),
+        time_us=np.asarray(table.signed("time_us")),
+    )
+    table.count_unknown(shared.ignored)
+    return columns
+
+
+def _settings(found: Any, ignored: Ignored) -> Settings:
+    """Return the settings that are numbers and texts, and tables of such; others are counted."""
+    if not isinstance(found, dict):
+        raise BadInputError("its allocator_settings are not a record")
+    settings: Settings = {}
+    for key, value in list(found.items())[:MAX_SETTINGS]:
+        flat = {str(k): v for k, v in list(value.items())[:MAX_SETTINGS]} if isinstance(value, dict) else {"": value}
+        if isinstance(key, str) and all(map(_is_setting, flat.values())):
+            settings[key] = flat if isinstance(value, dict) else value
+        else:
+            ignored.add("setting", key)
+    return settings
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return value.bit_length() <= 64
+    return value is None or (isinstance(value, str) and len(value) <= MAX_SETTING_LENGTH)
+
+
+def _guess(top: dict[Any, Any], is_list: bool, segments: SegmentList, columns: Sequence[EventColumns]) -> str:
+    present = {str(key) for key in top} | {f"event {key}" for column in columns for key in column.optional_keys()}
+    judged = set() if is_list else {"host_segments", "external_annotations", "allocator_settings"}
+    if any(map(len, columns)):
+        judged |= {"event pool_id", "event user_metadata", "event compile_context", "event time_us"}
+    if len(segments.device):
+        judged.add("segment_pool_id")
+        if segments.has_pools:
+            present.add("segment_pool_id")
+    return guess_version(present, judged)
+
+
+def _texts(codes: Codes) -> Texts:
+    encoded = [text.encode("utf-8", "replace") for text in codes]
+    first = np.fromiter(accumulate(map(len, encoded), initial=0), np.uint64, len(encoded) + 1)
+    return Texts(first=first, utf8=np.asarray(array("B", b"".join(encoded))))

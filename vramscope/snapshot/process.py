@@ -1,0 +1,102 @@
+"""Runs the reader's child: passes its progress on, and ends it when it is cancelled or takes too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from vramscope._location import PACKAGE_FOLDER
+
+# Cancellation and the time limit are looked at this often.
+POLL_S = 0.1
+MAX_OUTPUT_BYTES = 1 << 20
+CRASHED = "it is built to crash its reader, or damaged"
+
+
+def run_child(
+    file: FileIO,
+    result: Path,
+    *,
+    memory_bytes: int,
+    seconds: float,
+    unpacked_bytes: int,
+    report: Callable[[str, int, int], None],
+) -> str | None:
+    """Let a child read ``file`` into ``result``; return None, or in words why it could not.
+
+    ``report`` is called with stage, done and total, or with the stage "" when there is nothing new; whatever it raises
+    ends the child.
+    """
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "vramscope.snapshot.child",
+            str(result),
+            *map(str, (memory_bytes, int(seconds), unpacked_bytes)),
+        ],
+        # -m looks in the working directory first, so that it must be the one this package came from.
+        cwd=PACKAGE_FOLDER.parent,
+        # Each thread of OpenBLAS would take its share of the address space, and nothing here multiplies matrices.
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        stdin=file,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for line in _lines(child, time.monotonic() + seconds):
+            if line.get("done") is True:
+                return None
+            if "error" in line:
+                return str(line["error"])
+            report(str(line.get("stage", "")), int(line.get("done", 0)), int(line.get("total", 0)))
+        return _death(child.wait(), memory_bytes, seconds)
+    except TimeoutError:
+        return f"reading it takes more than {seconds:.0f} s"
+    finally:
+        child.kill()
+        child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+def _lines(child: subprocess.Popen[bytes], deadline_s: float) -> Iterator[dict[str, Any]]:
+    """Yield what the child tells, and an empty record at each poll. Raises TimeoutError at the deadline."""
+    if child.stdout is None:
+        return
+    rest, told_bytes = b"", 0
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while told_bytes <= MAX_OUTPUT_BYTES:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError
+            yield {}
+            if not selector.select(POLL_S):
+                continue
+            received = os.read(child.stdout.fileno(), 65536)
+            if not received:
+                return
+            told_bytes += len(received)
+            *lines, rest = (rest + received).split(b"\n")
+            for line in lines:
+                found = json.loads(line)
+                yield found if isinstance(found, dict) else {}
+
+
+def _death(status: int, memory_bytes: int, seconds: float) -> str:
+    if -status in (signal.SIGXCPU, signal.SIGKILL):
+        return f"reading it takes more than {seconds:.0f} s, or more memory than there is"
+    if -status == signal.SIGXFSZ:
+        return "what it unpacks to is too large"
+    if status > 0:
+        return f"its reader did not start (exit status {status}); install vramscope again"
+    return CRASHED

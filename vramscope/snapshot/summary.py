@@ -1,0 +1,108 @@
+"""A snapshot in figures: the totals of each device, its peaks and out-of-memories, and what the file cannot tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vramscope.metrics import summarize
+from vramscope.snapshot.block_sizes import block_bytes
+from vramscope.snapshot.changes import changes_of
+from vramscope.snapshot.columns import DeviceSnapshot, Settings, Snapshot, exact_sum
+from vramscope.snapshot.peaks import peak
+
+
+def summarize_snapshot(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the figures as JSON can hold them. Bytes are exact sums; None is what the file does not tell, said in ``missing``."""
+    missing = [*snapshot.notes]
+    devices = [_device(snapshot, found, missing) for found in snapshot.devices]
+    if not snapshot.settings:
+        missing.append("the allocator's settings are not recorded")
+    return {
+        "container": snapshot.container,
+        "torch_version_guess": snapshot.torch_version_guess,
+        "devices": devices,
+        "host": None if snapshot.host is None else _totals(snapshot.host),
+        "stacks": len(snapshot.stacks),
+        "annotations": len(snapshot.annotations),
+        "settings": snapshot.settings,
+        "ignored": snapshot.ignored,
+        "missing": missing,
+    }
+
+
+def _device(snapshot: Snapshot, found: DeviceSnapshot, missing: list[str]) -> dict[str, Any]:
+    lines: list[str] = []
+    figures = {
+        "device": found.device,
+        **_totals(found),
+        "inactive_split_bytes": None,
+        "peak_requested_bytes": None,
+        "peak_active_bytes": None,
+        "oom": _ooms(snapshot, found),
+    }
+    if found.contradiction is not None:
+        lines.append(f"{found.contradiction}: totals are what the segments state, and nothing else can be derived")
+    else:
+        expandable = bool(found.state.segment_is_expandable.any())
+        figures["inactive_split_bytes"] = summarize(
+            found.state, device_free_bytes=None, expandable=expandable
+        ).inactive_split_bytes
+        figures |= _peaks(found, snapshot.settings, lines)
+    if len(found.events) and found.events.time_us is None:
+        lines.append("the events have no times")
+    missing += [f"device {found.device}: {line}" for line in lines]
+    return figures
+
+
+def _totals(found: DeviceSnapshot) -> dict[str, int | None]:
+    return {
+        "reserved_bytes": exact_sum(found.state.segment_total_bytes),
+        "allocated_bytes": found.stated_allocated_bytes,
+        "active_bytes": found.stated_active_bytes,
+        "requested_bytes": found.stated_requested_bytes,
+        "segments": found.state.segment_count,
+        "blocks": found.state.block_count,
+        "events": len(found.events),
+    }
+
+
+def _peaks(found: DeviceSnapshot, settings: Settings, lines: list[str]) -> dict[str, int]:
+    """Return the peaks that follow from the file; a line in ``lines`` says why one does not."""
+    if found.stated_requested_bytes is None:
+        lines.append("requested bytes are not recorded, so there are no peaks")
+        return {}
+    changed = changes_of(found)
+    if changed.contradiction is not None:
+        lines.append(f"{changed.contradiction}, so there are no peaks")
+        return {}
+    if not len(changed.event):
+        if found.state.segment_count:
+            lines.append(
+                "no allocations were recorded (torch.cuda.memory._record_memory_history), so there are no peaks"
+            )
+        return {}
+    if changed.starts_mid_run:
+        lines.append(f"the trace begins in mid-run: its peaks are of {len(found.events)} events, not of the whole job")
+    peaks = {"peak_requested_bytes": peak(changed, changed.requested_bytes, found.stated_requested_bytes)}
+    sizes = block_bytes(found, changed, settings)
+    if sizes is None:
+        lines.append("no peak of active bytes: the sizes of blocks that are gone do not follow from this file")
+    else:
+        peaks["peak_active_bytes"] = peak(changed, sizes, found.stated_active_bytes)
+    return {key: highest.peak_bytes for key, highest in peaks.items() if highest is not None}
+
+
+def _ooms(snapshot: Snapshot, found: DeviceSnapshot) -> list[dict[str, Any]]:
+    """Return each out-of-memory: its request as rounded by the allocator, and what the driver had free."""
+    events = found.events
+    return [
+        {
+            "event": event,
+            "time_us": None if events.time_us is None else int(events.time_us[event]),
+            "rounded_request_bytes": int(events.size_bytes[event]),
+            "device_free_bytes": int(free),
+            "stream": int(events.stream[event]),
+            "frames": [list(frame) for frame in snapshot.frames(int(events.stack[event]))],
+        }
+        for event, free in zip(events.oom_event.tolist(), events.oom_device_free_bytes.tolist(), strict=True)
+    ]
