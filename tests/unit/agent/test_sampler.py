@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -128,29 +129,59 @@ def test_a_snapshot_that_waits_counts_with_its_wall_time() -> None:
     assert taken.cost_us >= taken.waited_us >= 45_000
 
 
+@pytest.fixture
+def thresholds() -> Iterator[tuple[int, int, int]]:
+    """Leave the cyclic collector as it was, whatever a test does to it."""
+    before = gc.get_threshold()
+    yield before
+    gc.set_threshold(*before)
+    gc.enable()
+
+
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_cyclic_collector_is_off_during_a_map_and_left_as_it_was(enabled: bool) -> None:
-    # GIVEN
+def test_no_cyclic_collection_starts_during_a_map_and_the_job_sees_its_own_state(
+    thresholds: tuple[int, int, int], enabled: bool
+) -> None:
+    # GIVEN a source whose snapshot makes as many objects as would start some
+    started: list[int] = []
     states: list[bool] = []
 
     class Watching(FakeSource):
         def segments(self) -> Any:
+            before = gc.get_stats()[0]["collections"]
+            kept = [[] for _ in range(50 * thresholds[0])]  # type: ignore[var-annotated]
+            started.append(gc.get_stats()[0]["collections"] - before)
             states.append(gc.isenabled())
-            return super().segments()
+            return super().segments() if kept else []
 
     sampler = make_sampler(Watching())
-    try:
-        if not enabled:
+    if not enabled:
+        gc.disable()
+
+    # WHEN
+    sampler.maps(at="any", step=None, request_ids={})
+
+    # THEN
+    assert started == [0]
+    assert states == [enabled]
+    assert gc.isenabled() is enabled
+    assert gc.get_threshold() == thresholds
+
+
+def test_a_job_that_sets_the_cyclic_collector_during_a_map_has_its_way(thresholds: tuple[int, int, int]) -> None:
+    # GIVEN a job with a thread that does so while a map is taken
+    class Meanwhile(FakeSource):
+        def segments(self) -> Any:
             gc.disable()
+            gc.set_threshold(12_345)
+            return super().segments()
 
-        # WHEN
-        sampler.maps(at="any", step=None, request_ids={})
+    # WHEN
+    make_sampler(Meanwhile()).maps(at="any", step=None, request_ids={})
 
-        # THEN
-        assert states == [False]
-        assert gc.isenabled() is enabled
-    finally:
-        gc.enable()
+    # THEN
+    assert not gc.isenabled()
+    assert gc.get_threshold()[0] == 12_345
 
 
 class Weight:
