@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from dash import Dash, Input, Output, State, ctx, no_update
+from dash import Dash, Input, Output, State, no_update
 from dash.exceptions import PreventUpdate
 
 from dashboard import ids
@@ -36,10 +36,7 @@ def register(app: Dash, live: LiveData) -> None:
         selection: dict[str, Any] | None,
         shown: dict[str, Any],
     ) -> dict[str, Any]:
-        wished = Selection(**selection) if selection else from_search(search)
-        picked = str(ctx.triggered_id)
-        if values.get(picked) is not None:
-            wished = replace(wished, **{_PICKED[picked]: values[picked]})
+        wished = picked(Selection(**selection), values) if selection else from_search(search)
         choices = resolve(live.jobs(), wished)
         outputs = picker_properties(choices)
         if selection == outputs["selection"] and all(shown[name] == outputs[f"{name}.options"] for name in _PICKED):
@@ -65,6 +62,20 @@ def register(app: Dash, live: LiveData) -> None:
             "shown": {name: State(name, "options") for name in _PICKED},
         },
     )(choose)
+
+
+def picked(shown: Selection, values: dict[str, Any]) -> Selection:
+    """Return the selection with what the pickers ask for beyond it.
+
+    What triggered the callback cannot tell: a tick that comes while a pick is being answered takes its place, and Dash drops
+    the answer to the pick.
+    """
+    changes = {
+        part: values[name]
+        for name, part in _PICKED.items()
+        if values.get(name) is not None and values[name] != getattr(shown, part)
+    }
+    return replace(shown, **changes)
 
 
 def picker_properties(choices: Choices) -> dict[str, Any]:

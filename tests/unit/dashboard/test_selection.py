@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.callbacks.pickers import picker_properties
+from dashboard import ids
+from dashboard.callbacks.pickers import picked, picker_properties
 from dashboard.figures.selection import Selection, find_rank, from_search, job_label, resolve
 from vramscope.records import DeviceInfo, JobInfo, RankInfo
 
@@ -98,3 +99,15 @@ def test_a_simulated_job_is_marked_and_the_teaching_page_goes_with_the_first_job
     assert (shown["simulated"], shown["empty"], shown["picture"]) == (False, True, False)
     none = picker_properties(resolve([], Selection()))
     assert (none["simulated"], none["empty"], none["picture"]) == (True, False, True)
+
+
+def test_a_pick_counts_whatever_brings_it() -> None:
+    # GIVEN rank 0 of a job on the page
+    shown = Selection("a", 0, 1)
+    at_rest = {ids.JOB: "a", ids.RANK: 0, ids.RANK_MENU: None, ids.GPU: 1, ids.GPU_MENU: None}
+    # THEN pickers that say the same change nothing
+    assert picked(shown, at_rest) == shown
+    # AND another rank, in the row or in the menu, is picked even where only the tick tells the server about it
+    assert picked(shown, {**at_rest, ids.RANK: 2}) == Selection("a", 2, 1)
+    assert picked(shown, {**at_rest, ids.RANK: None, ids.RANK_MENU: 12}) == Selection("a", 12, 1)
+    assert picked(shown, {**at_rest, ids.JOB: "b"}) == Selection("b", 0, 1)
