@@ -339,9 +339,11 @@
     draw(false);
   }
 
-  /** Save what is in view as PNG, under a title. */
+  /** Save what is in view as PNG, under a title; Plotly makes it, so it may have to come first. */
   function exportPng(title) {
-    if (picture && axes.plotted() && !tabular) panel.exportPng(axes.plotted(), title);
+    if (!picture || tabular) return;
+    if (axes.plotted()) panel.exportPng(axes.plotted(), title);
+    else setTimeout(exportPng, 100, title);
   }
 
   function repaint() {

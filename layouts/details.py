@@ -38,8 +38,8 @@ def _text_column(field: str, name: str, flex: float, least_px: int) -> dict[str,
 
 _COLUMNS: list[dict[str, Any]] = [
     {**_text_column("owner", "Owner", 1.35, 84), "maxWidth": 108},
-    _text_column("name", "Tensor", 1.4, 84),
-    {**_text_column("shape", "Shape", 1.3, 56), "maxWidth": 124},
+    _text_column("name", "Tensor", 1.45, 84),
+    {**_text_column("shape", "Shape", 1.2, 56), "maxWidth": 124},
     {**_text_column("type", "Type", 0.6, 48), "maxWidth": 48, "tooltipField": "dtype"},
     {
         "field": "mib",
