@@ -194,7 +194,8 @@ class Calls:
             return [_map_reply(waiter, series)]
         for request in self._requests.values():
             if request.subject == key:
-                request.waiters.append(waiter._replace(deadline_us=now_us + MAP_WAIT_US))
+                # Not from now: while an agent is over its budget, each viewer's thread would be held again and again.
+                request.waiters.append(waiter._replace(deadline_us=request.asked_us + MAP_WAIT_US))
                 return []
         return self._ask(waiter, rank, "map", key, {"device": key.device}, now_us, MAP_WAIT_US)
 

@@ -94,6 +94,22 @@ def test_a_request_that_was_never_answered_is_made_again_later(office: Office) -
     assert len(office.requests(AGENT)) == 2
 
 
+def test_a_job_over_its_budget_holds_no_viewer_a_second_time(office: Office) -> None:
+    # GIVEN a job that was asked for a map and has not answered in time
+    job_id = office.agent(AGENT)
+    office.say(AGENT, map_frame(START_US))
+    office.wait(1)
+    office.call(VIEWER, "map", job_id=job_id, device=0, rank=0, max_age_us=0)
+    office.wait(1.6)
+    assert len(office.replies(VIEWER)) == 1
+
+    # WHEN others ask meanwhile THEN they get the newest map at the next look, and the job is not asked again
+    office.call(OTHER, "map", job_id=job_id, device=0, rank=0, max_age_us=0)
+    office.wait(0.05)
+    assert office.replies(OTHER)[0]["time_unix_us"] == START_US
+    assert len(office.requests(AGENT)) == 1
+
+
 def test_a_map_before_any_came_is_refused_with_one_line(office: Office) -> None:
     job_id = office.agent(AGENT)
     office.call(VIEWER, "map", job_id=job_id, device=0, rank=0, max_age_us=0)
