@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -381,6 +382,7 @@ def test_a_collector_that_was_replaced_leaves_the_others_socket(place: Place) ->
             first.process.send_signal(signal.SIGCONT)
 
             # THEN the first says so, and ends without a trace
+            wait_for(lambda: select.select([first.process.stderr], [], [], 0)[0], "its line")
             with ScriptedAgent(place.runtime, hello()):
                 assert first.stop() == 0
                 assert f"already runs for {place.runtime} (pid {second.process.pid}" in first.output()
