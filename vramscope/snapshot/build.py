@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -39,13 +39,13 @@ STAGES = {"END": 0, "START": 1}
 Progress = Callable[[int, int], None]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Shared:
     """What is one for all devices of a snapshot."""
 
-    texts: Codes = field(default_factory=Codes)
-    stacks: StackTable = field(default_factory=StackTable)
-    ignored: Ignored = field(default_factory=Ignored)
+    texts: Codes
+    stacks: StackTable
+    ignored: Ignored
 
 
 def build_snapshot(
@@ -63,32 +63,30 @@ def build_snapshot(
     tables = Table("segment", top["segments"]), Table("host segment", top.get("host_segments", []))
     _check_counts(tables, traces, file_bytes)
 
-    shared = _Shared()
-    segments, host_segments = (read_segments(table, shared.stacks, shared.ignored) for table in tables)
+    texts, ignored = Codes(), Ignored()
+    shared = _Shared(texts, StackTable(texts, ignored), ignored)
+    segments, host_segments = (read_segments(table, shared.stacks, ignored) for table in tables)
     columns = _read_traces(traces, shared, progress)
     host_columns = columns.pop()
     annotations = _annotations(top.get("external_annotations", []), shared)
-    settings = _settings(top.get("allocator_settings", {}), shared.ignored)
+    settings = _settings(top.get("allocator_settings", {}), ignored)
     for key in top.keys() - set(TOP_KEYS):
-        shared.ignored.add("top-level key", key)
-    stacks, place = shared.stacks.build(shared.texts, shared.ignored)
+        ignored.add("top-level key", key)
 
     devices = _device_numbers(segments, len(columns))
-    no_events = EventColumns(shared.texts, shared.stacks, shared.ignored)
-    events = [(columns[number] if number < len(columns) else no_events).build(place) for number in devices]
-    host = device_snapshot(host_segments, HOST, host_columns.build(place), place)
+    no_events = EventColumns(texts, shared.stacks, ignored)
+    events = [(columns[number] if number < len(columns) else no_events).build() for number in devices]
+    host = device_snapshot(host_segments, HOST, host_columns.build())
     return Snapshot(
         container=container,
         torch_version_guess=_guess(top, is_list, segments, columns),
-        devices=tuple(
-            device_snapshot(segments, number, trace, place) for number, trace in zip(devices, events, strict=True)
-        ),
+        devices=tuple(device_snapshot(segments, number, trace) for number, trace in zip(devices, events, strict=True)),
         host=host if host.state.segment_count or len(host.events) else None,
-        stacks=stacks,
-        texts=_texts(shared.texts),
+        stacks=shared.stacks.build(),
+        texts=_texts(texts),
         annotations=annotations,
         settings=settings,
-        ignored=shared.ignored.as_dict(),
+        ignored=ignored.as_dict(),
         notes=tuple(notes),
     )
 

@@ -49,9 +49,9 @@ def changes_of(found: DeviceSnapshot) -> Changes:
     is_last = np.ones(len(event), np.bool_)
     is_last[:-1] = ~same
     block, matches = _active_blocks(found, address)
-    wrong_end = is_last & (matches != is_alloc)
     became = is_last & is_alloc & matches
-    wrong_end |= became & (state.block_requested_bytes[block] != requested)
+    wrong_end = is_last & (matches != is_alloc)
+    wrong_end[became] = state.block_requested_bytes[block[became]] != requested[became]
 
     is_first = np.ones(len(event), np.bool_)
     is_first[1:] = ~same

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from vramscope.snapshot.columns import ACTION_CODE, I32, UNKNOWN_ACTION, Events
+from vramscope.snapshot.columns import ACTION_CODE, UNKNOWN_ACTION, Events
 from vramscope.snapshot.fields import MASK_64, Codes, Ignored, Table
-from vramscope.snapshot.stacks import StackTable, placed
+from vramscope.snapshot.stacks import StackTable
 
 OOM = ACTION_CODE["oom"]
 # Later releases added these; a column is there if every event has the key. The letter is the array's type.
@@ -54,8 +54,8 @@ class EventColumns:
         """Return the keys of later releases that every event had."""
         return set(self._optional) if len(self) else set()
 
-    def build(self, stack_place: I32) -> Events:
-        """Return the columns; ``stack_place`` is what the stack table's ``build`` gave."""
+    def build(self) -> Events:
+        """Return the columns."""
         columns = {key: np.asarray(column) for key, column in self._optional.items()}
         pool = columns.pop("pool_id", None)
         if pool is not None:
@@ -65,7 +65,7 @@ class EventColumns:
             address=np.asarray(self._address),
             size_bytes=np.asarray(self._size),
             stream=np.asarray(self._stream),
-            stack=placed(np.asarray(self._stack), stack_place),
+            stack=np.asarray(self._stack),
             oom_event=np.asarray(self._oom_event),
             oom_device_free_bytes=np.asarray(self._oom_free),
             **columns,

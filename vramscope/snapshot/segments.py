@@ -15,7 +15,7 @@ from vramscope.columns import INACTIVE, STATE_CODE, U64, DeviceMap, check
 from vramscope.errors import WireError
 from vramscope.snapshot.columns import I32, I64, DeviceSnapshot, Events, exact_sum
 from vramscope.snapshot.fields import Ignored, Table
-from vramscope.snapshot.stacks import StackTable, placed
+from vramscope.snapshot.stacks import StackTable
 
 SEGMENT_TYPES = {"large": 0, "small": 1}
 TOTALS = ("allocated_size", "active_size", "requested_size")
@@ -23,7 +23,7 @@ TOTALS = ("allocated_size", "active_size", "requested_size")
 
 @dataclass(frozen=True, eq=False)
 class SegmentList:
-    """Checked columns of a segment list, by device and address; ``*_stack`` still has the stack table's own numbers."""
+    """Checked columns of a segment list, by device and address."""
 
     device: I64
     segment: dict[str, npt.NDArray[Any]]
@@ -59,7 +59,7 @@ def read_segments(table: Table, stacks: StackTable, ignored: Ignored) -> Segment
     return found
 
 
-def device_snapshot(found: SegmentList, device: int, events: Events, stack_place: I32) -> DeviceSnapshot:
+def device_snapshot(found: SegmentList, device: int, events: Events) -> DeviceSnapshot:
     """Return what ``found`` has of one device."""
     mine = np.flatnonzero(found.device == device)
     low, high = (int(mine[0]), int(mine[-1]) + 1) if len(mine) else (0, 0)
@@ -86,8 +86,8 @@ def device_snapshot(found: SegmentList, device: int, events: Events, stack_place
     return DeviceSnapshot(
         device=device,
         state=state,
-        segment_stack=placed(found.segment_stack[low:high], stack_place),
-        block_stack=placed(found.block_stack[first:last], stack_place),
+        segment_stack=found.segment_stack[low:high],
+        block_stack=found.block_stack[first:last],
         events=events,
         stated_allocated_bytes=stated["allocated_size"],
         stated_active_bytes=stated["active_size"],

@@ -113,6 +113,19 @@ def test_a_trace_that_cannot_have_led_to_the_final_state_gives_no_peak(trace: li
     assert any("do not fit the final state" in line for line in missing)
 
 
+def test_a_job_that_gave_everything_back_had_a_peak() -> None:
+    # GIVEN a trace at whose end nothing is left
+    allocator = Allocator(GIB)
+    allocator.free(allocator.malloc(3 * MIB))
+    allocator.empty_cache()
+    found, missing = figures(allocator.snapshot())
+
+    # THEN the block of 3 MiB, of a segment of 20 that was split
+    assert (found["reserved_bytes"], found["blocks"]) == (0, 0)
+    assert (found["peak_requested_bytes"], found["peak_active_bytes"]) == (3 * MIB, 3 * MIB)
+    assert missing == []
+
+
 def test_pending_frees_count_until_they_are_complete() -> None:
     trace = [event("alloc", 0, KIB - 100), event("alloc", KIB, KIB - 100), event("free_requested", KIB, KIB - 100)]
     found, _ = figures(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.snapshot.trees import frame
+from vramscope.snapshot import frames
 from vramscope.snapshot.columns import Stacks
 from vramscope.snapshot.fields import Codes, Ignored
-from vramscope.snapshot.stacks import StackTable, placed
+from vramscope.snapshot.stacks import StackTable
 
 FRAMES = [frame(name, line) for name in ("f", "g") for line in range(3)]
 
@@ -37,12 +38,14 @@ def test_every_stack_comes_back_and_equal_ones_are_one(
 ) -> None:
     # GIVEN stacks whose frames are the same objects (a pickle), or equal ones (JSON)
     stacks = given_stacks if shared else copy.deepcopy([list(map(dict, stack)) for stack in given_stacks])
-    table, texts = StackTable(), Codes()
+    texts = Codes()
+    table = StackTable(texts, Ignored())
 
     # WHEN they come a few at a time
-    codes = [table.codes(stacks[start : start + chunk]) for start in range(0, len(stacks), chunk)]
-    built, place = table.build(texts, Ignored())
-    found = placed(np.concatenate(codes), place).tolist() if codes else []
+    found: list[int] = []
+    for start in range(0, len(stacks), chunk):
+        found += table.codes(stacks[start : start + chunk]).tolist()
+    built = table.build()
 
     # THEN
     assert [texts_of(built, list(texts), code) if code >= 0 else [] for code in found] == list(map(plain, stacks))
@@ -52,8 +55,19 @@ def test_every_stack_comes_back_and_equal_ones_are_one(
 
 
 def test_a_stack_without_names_has_none() -> None:
-    table, texts = StackTable(), Codes()
-    codes = table.codes([[{}]])
-    built, place = table.build(texts, Ignored())
-    assert placed(codes, place).tolist() == [0]
+    table = StackTable(Codes(), Ignored())
+    assert table.codes([[{}]]).tolist() == [0]
+    built = table.build()
     assert built.frame_file.tolist() == built.frame_name.tolist() == [-1]
+
+
+@given(count=st.integers(1, 400), slots=st.sampled_from([1, 2, 64]))
+def test_frames_that_share_a_slot_are_still_told_apart(count: int, slots: int) -> None:
+    # GIVEN more frames than slots, each twice in a row and again later
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "SLOTS", slots)
+        table = StackTable(Codes(), Ignored())
+        many = [frame("f", line) for line in range(count)]
+        codes = [table.codes([[entry, entry] for entry in many]).tolist() for _ in range(2)]
+    assert codes == [list(range(count))] * 2
+    assert len(table.build()) == count
