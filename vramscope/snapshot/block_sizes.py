@@ -53,7 +53,9 @@ def _by_following(found: DeviceSnapshot, changed: Changes, rounded: U64, setting
     """
     max_split = settings.get("max_split_size")
     events = found.events
-    if changed.starts_mid_run or type(max_split) is not int or np.any(events.action == SEGMENT_MAP):
+    if changed.starts_mid_run or type(max_split) is not int:
+        return None
+    if settings.get("expandable_segments") is not False or np.any(events.action == SEGMENT_MAP):
         return None
     sizes = events.size_bytes.copy()
     sizes[changed.event] = rounded

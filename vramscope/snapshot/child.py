@@ -16,12 +16,12 @@ from collections.abc import Callable
 
 from vramscope.errors import BadInputError
 from vramscope.snapshot.build import build_snapshot
-from vramscope.snapshot.containers import load
+from vramscope.snapshot.containers import DUMP_AGAIN, RefusedError, load
 from vramscope.snapshot.limits import limit_this_process
 from vramscope.snapshot.storage import write_snapshot
 
 PROGRESS_INTERVAL_S = 0.1
-MAX_REASON_LENGTH = 200
+MAX_REASON_LENGTH = 120
 
 
 def main(arguments: list[str]) -> int:
@@ -34,14 +34,21 @@ def main(arguments: list[str]) -> int:
         _read(result, unpacked_bytes)
     except BrokenPipeError:
         return 1  # nobody listens any more
-    except BadInputError as error:
+    except RefusedError as error:
         _tell({"error": str(error)})
+    except BadInputError as error:
+        _tell({"error": f"{error}; {DUMP_AGAIN}"})
     except MemoryError:
-        _tell({"error": f"reading it takes more than the {memory_bytes >> 20} MiB of memory that it may have"})
+        _tell(
+            {
+                "error": f"reading it takes more than {memory_bytes >> 20} MiB of memory; record fewer events (max_entries)"
+            }
+        )
     except RecursionError:
-        _tell({"error": "it is nested too deeply for a snapshot"})
+        _tell({"error": f"it is nested too deeply for a snapshot; {DUMP_AGAIN}"})
     except Exception as error:  # noqa: BLE001 - whatever a damaged file makes pickle, json, gzip or zstd raise
-        _tell({"error": f"it is cut off or damaged ({type(error).__name__}: {str(error)[:MAX_REASON_LENGTH]})"})
+        reason = f"{type(error).__name__}: {str(error)[:MAX_REASON_LENGTH]}"
+        _tell({"error": f"it is cut off or damaged ({reason}); {DUMP_AGAIN}"})
     else:
         _tell({"done": True})
     sys.stdout.flush()
@@ -56,10 +63,16 @@ def _read(result: str, unpacked_bytes: int) -> None:
     snapshot = build_snapshot(
         loaded.tree, container=loaded.container, file_bytes=loaded.size_bytes, progress=building, notes=loaded.notes
     )
-    with open(result, "xb") as file:
-        write_snapshot(snapshot, file)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(result, "xb") as file:
+            write_snapshot(snapshot, file)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        folder = os.path.dirname(result)
+        raise RefusedError(
+            f"its columns cannot be written to {folder}: {error.strerror}; set VRAMSCOPE_STATE_DIR"
+        ) from None
 
 
 def _reporter(stage: str) -> Callable[[int, int], None]:

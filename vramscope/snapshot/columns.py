@@ -31,7 +31,7 @@ UNKNOWN_ACTION = 255
 # The device number of pinned host memory.
 HOST = -1
 
-# No stack, or no text, in a column of indices.
+# No stack.
 NONE = -1
 
 Setting = str | int | float | bool | None
@@ -49,9 +49,7 @@ class Texts:
         return len(self.first) - 1
 
     def get(self, index: int) -> str:
-        """Return text ``index``, "?" for NONE."""
-        if index == NONE:
-            return "?"
+        """Return text ``index``."""
         raw = self.utf8[int(self.first[index]) : int(self.first[index + 1])]
         return raw.tobytes().decode("utf-8", "replace")
 
@@ -61,7 +59,7 @@ class Stacks:
     """K different stacks over F different frames, each frame from the innermost out.
 
     The frames of stack ``k`` are ``stack_frame[stack_first[k]:stack_first[k + 1]]``; ``frame_file`` and ``frame_name`` (F,) are
-    indices of the snapshot's texts (NONE where the file has none), ``frame_line`` (F,) the line.
+    indices of the snapshot's texts, ``frame_line`` (F,) the line.
     """
 
     stack_first: U32

@@ -23,15 +23,22 @@ REFUSED = {
     b"PK\x03\x04": "it is a zip archive (torch.save, or several files): unpack it, or write the snapshot with pickle.dump",
     b"SQLite format 3\0": "it is an SQLite database: write the snapshot with torch.cuda.memory._dump_snapshot",
 }
+DUMP_AGAIN = "dump it again with torch.cuda.memory._dump_snapshot"
 PICKLE = b"\x80"
 MAX_PROTOCOL = 5
 # gzip in gzip happens, more is made to annoy.
 MAX_LAYERS = 2
 BUFFER_BYTES = 1 << 20
 MAX_ZSTD_WINDOW_BYTES = 1 << 27
-NOTHING_KNOWN = "it is neither a pickle, nor JSON, nor a MemoryViz page"
+NOTHING_KNOWN = (
+    "it is neither a pickle, nor JSON, nor a MemoryViz page; name what torch.cuda.memory._dump_snapshot wrote"
+)
 
 Progress = Callable[[int], None]
+
+
+class RefusedError(BadInputError):
+    """Bad input whose text says what to do about it; with any other, dumping again is what helps."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,9 @@ class CountingReader(io.RawIOBase):
         count = int(self._inner.readinto(buffer))
         self.count_bytes += count
         if self.count_bytes > self._limit_bytes:
-            raise BadInputError(f"it unpacks to more than {self._limit_bytes >> 20} MiB")
+            raise RefusedError(
+                f"it unpacks to more than {self._limit_bytes >> 20} MiB; unpack it yourself if you trust it"
+            )
         if self._progress is not None:
             self._progress(self.count_bytes)
         return count
@@ -69,7 +78,7 @@ class RefusingUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         named = f"{module}.{name}"[:100]
-        raise BadInputError(
+        raise RefusedError(
             f"it asks to import {named!r}, which no snapshot needs: do not open it with anything that would"
         )
 
@@ -89,7 +98,7 @@ def load(source: io.RawIOBase, *, limit_bytes: int, progress: Progress) -> Loade
     while (opened := _unpacked(stream)) is not None:
         layers.append(opened[0])
         if len(layers) > MAX_LAYERS:
-            raise BadInputError("it is packed in itself again and again")
+            raise RefusedError("it is packed in itself again and again; unpack it yourself if you trust it")
         counter = CountingReader(opened[1], limit_bytes)
         stream = io.BufferedReader(counter, BUFFER_BYTES)
     tree, kind, notes = _read(stream)
@@ -109,7 +118,7 @@ def _zstd(stream: io.BufferedReader[Any]) -> Any:
     if sys.version_info >= (3, 14):
         return importlib.import_module("compression.zstd").ZstdFile(stream)
     if importlib.util.find_spec("zstandard") is None:
-        raise BadInputError(f"it is packed with zstd; run: {sys.executable} -m pip install zstandard")
+        raise RefusedError(f"it is packed with zstd; run: {sys.executable} -m pip install zstandard")
     zstandard = importlib.import_module("zstandard")
     decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
     return decompressor.stream_reader(stream, read_across_frames=True)
@@ -119,7 +128,7 @@ def _read(stream: io.BufferedReader[Any]) -> tuple[Any, str, tuple[str, ...]]:
     head = stream.peek(64)
     for magic, reason in REFUSED.items():
         if head.startswith(magic):
-            raise BadInputError(reason)
+            raise RefusedError(reason)
     if head.startswith(PICKLE):
         return _unpickle(stream)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -129,13 +138,13 @@ def _read(stream: io.BufferedReader[Any]) -> tuple[Any, str, tuple[str, ...]]:
         return _page(stream.read())
     if not head.strip(b"\0"):
         raise BadInputError("it is empty: the dump was cut off before it began")
-    raise BadInputError(NOTHING_KNOWN)
+    raise RefusedError(NOTHING_KNOWN)
 
 
 def _unpickle(stream: io.BufferedReader[Any]) -> tuple[Any, str, tuple[str, ...]]:
     protocol = stream.peek(2)[1:2]
     if not protocol or protocol[0] > MAX_PROTOCOL:
-        raise BadInputError(NOTHING_KNOWN)
+        raise RefusedError(NOTHING_KNOWN)
     tree = RefusingUnpickler(stream).load()
     more = 0
     while rest := stream.read(BUFFER_BYTES):

@@ -81,10 +81,6 @@ class Table:
         self.values(key)
         return 0 < len(self) == self._absent[key]
 
-    def having(self, key: str) -> list[int]:
-        """Return the positions of the records that have ``key``."""
-        return [place for place, value in enumerate(self.values(key)) if value is not _ABSENT]
-
     def unsigned(self, key: str) -> array[int]:
         """Return integers as unsigned 64 bits; a pointer that was printed as a negative number keeps its bits."""
         return self._unsigned(self._typed(key, int), key)

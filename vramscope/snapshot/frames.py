@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vramscope.columns import U32, U64
-from vramscope.snapshot.columns import NONE
 from vramscope.snapshot.fields import Codes, Ignored, Table
 
 Objects = npt.NDArray[np.object_]
@@ -48,7 +45,7 @@ class FrameTable:
         return codes
 
     def columns(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Return file, line and name of each frame by number; file and name are codes of texts, or NONE."""
+        """Return file, line and name of each frame by number; file and name are codes of texts."""
         files, lines, names = zip(*self._contents, strict=True) if self._contents else ((), (), ())
         return files, lines, names
 
@@ -57,22 +54,14 @@ class FrameTable:
         new = {key: frame for key, frame in zip(identity, frames.tolist(), strict=True) if key not in known}
         if new:
             table = Table("frame", list(new.values()))
-            contents = zip(
-                self._text_codes(table, "filename"), _lines(table), self._text_codes(table, "name"), strict=True
-            )
+            files, names = (table.codes(key, self._texts) for key in ("filename", "name"))
+            contents = zip(files, table.signed("line"), names, strict=True)
             known.update(zip(new, map(self._contents.__getitem__, contents), strict=True))
             table.count_unknown(self._ignored)
             self._kept.append(table.records)
         return list(map(known.__getitem__, identity))
 
-    def _text_codes(self, frames: Table, key: str) -> array[int]:
-        return frames.codes(key, self._texts) if frames.has(key) else array("i", repeat(NONE, len(frames)))
-
 
 def identities(objects: Objects) -> U64:
     """Return the ``id`` of each object: in CPython its address, which is what an object array holds. 10 times ``map(id, …)``."""
     return np.ndarray(objects.shape, np.uint64, buffer=objects) if len(objects) else np.empty(0, np.uint64)
-
-
-def _lines(frames: Table) -> array[int]:
-    return frames.signed("line") if frames.has("line") else array("q", repeat(0, len(frames)))

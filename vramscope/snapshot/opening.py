@@ -15,13 +15,12 @@ from typing import NamedTuple
 from vramscope.errors import BadInputError
 from vramscope.snapshot.cache import SnapshotCache, content_key
 from vramscope.snapshot.columns import Snapshot
-from vramscope.snapshot.containers import GZIP, ZSTD
+from vramscope.snapshot.containers import DUMP_AGAIN, GZIP, ZSTD
 from vramscope.snapshot.limits import DEFAULT_LIMITS, Limits
 from vramscope.snapshot.process import run_child
 from vramscope.snapshot.storage import StorageError, read_snapshot
 
 MAX_SHOWN = 300
-ADVICE = "dump it again with torch.cuda.memory._dump_snapshot"
 
 
 class Progress(NamedTuple):
@@ -92,7 +91,7 @@ def _opened(path: Path, limits: Limits) -> Iterator[FileIO]:
         if not stat.S_ISREG(found.st_mode):
             raise BadInputError(f"{shown(path)} is not a file; name the file of a snapshot")
         if not found.st_size:
-            raise BadInputError(f"{shown(path)} is empty: the dump was cut off before it began; {ADVICE}")
+            raise BadInputError(f"{shown(path)} is empty: the dump was cut off before it began; {DUMP_AGAIN}")
         if found.st_size > limits.file_bytes:
             raise BadInputError(
                 f"{shown(path)} has {found.st_size >> 20} MiB and at most {limits.file_bytes >> 20} are read; "
@@ -117,7 +116,7 @@ def _read_in_child(opening: _Opening, file: FileIO, result: Path) -> Snapshot:
         report=opening.report,
     )
     if failure is not None:
-        raise BadInputError(f"{shown(opening.path)} cannot be read: {printable(failure)}; {ADVICE}")
+        raise BadInputError(f"{shown(opening.path)} cannot be read: {printable(failure)}")
     try:
         return read_snapshot(result)
     except (OSError, StorageError) as error:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from vramscope._location import PACKAGE_FOLDER
+from vramscope.snapshot.containers import DUMP_AGAIN
 
 # Cancellation and the time limit are looked at this often.
 POLL_S = 0.1
 MAX_OUTPUT_BYTES = 1 << 20
-CRASHED = "it is built to crash its reader, or damaged"
+FEWER = "record fewer events (max_entries)"
+CRASHED = f"it is built to crash its reader, or damaged; {DUMP_AGAIN}"
 
 
 def run_child(
@@ -41,7 +43,7 @@ def run_child(
             sys.executable,
             "-m",
             "vramscope.snapshot.child",
-            str(result),
+            str(result.absolute()),
             *map(str, (memory_bytes, int(seconds), unpacked_bytes)),
         ],
         # -m looks in the working directory first, so that it must be the one this package came from.
@@ -59,9 +61,9 @@ def run_child(
             if "error" in line:
                 return str(line["error"])
             report(str(line.get("stage", "")), int(line.get("done", 0)), int(line.get("total", 0)))
-        return _death(child.wait(), memory_bytes, seconds)
+        return _death(child.wait(), seconds)
     except TimeoutError:
-        return f"reading it takes more than {seconds:.0f} s"
+        return f"reading it takes more than {seconds:.0f} s; {FEWER}"
     finally:
         child.kill()
         child.wait()
@@ -92,11 +94,9 @@ def _lines(child: subprocess.Popen[bytes], deadline_s: float) -> Iterator[dict[s
                 yield found if isinstance(found, dict) else {}
 
 
-def _death(status: int, memory_bytes: int, seconds: float) -> str:
+def _death(status: int, seconds: float) -> str:
     if -status in (signal.SIGXCPU, signal.SIGKILL):
-        return f"reading it takes more than {seconds:.0f} s, or more memory than there is"
-    if -status == signal.SIGXFSZ:
-        return "what it unpacks to is too large"
+        return f"reading it takes more than {seconds:.0f} s, or more memory than there is; {FEWER}"
     if status > 0:
         return f"its reader did not start (exit status {status}); install vramscope again"
     return CRASHED

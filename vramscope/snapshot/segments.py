@@ -44,6 +44,7 @@ def read_segments(table: Table, stacks: StackTable, ignored: Ignored) -> Segment
     first_block = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     blocks = Table("block", list(chain.from_iterable(block_lists)))
     segment = _segment_columns(segments)
+    unrecorded = {"requested_size"} if segments.lacks("requested_size") or blocks.lacks("requested_size") else set()
     found = SegmentList(
         device=np.asarray(segments.signed("device")),
         segment=segment,
@@ -51,7 +52,7 @@ def read_segments(table: Table, stacks: StackTable, ignored: Ignored) -> Segment
         first_block=first_block,
         block=_block_columns(blocks, segment["address"], first_block),
         block_stack=stacks.codes(_block_frames(blocks)),
-        stated={key: np.asarray(segments.sizes(key)) for key in TOTALS if segments.has(key) or key != "requested_size"},
+        stated={key: np.asarray(segments.sizes(key)) for key in TOTALS if key not in unrecorded},
         has_pools=segments.has("segment_pool_id"),
     )
     segments.count_unknown(ignored)
@@ -98,8 +99,8 @@ def device_snapshot(found: SegmentList, device: int, events: Events) -> DeviceSn
 
 def _segment_columns(segments: Table) -> dict[str, npt.NDArray[Any]]:
     count = len(segments)
-    pools = segments.pairs("segment_pool_id") if segments.has("segment_pool_id") else array("Q", repeat(0, 2 * count))
-    expandable = segments.flags("is_expandable") if segments.has("is_expandable") else array("B", bytes(count))
+    pools = array("Q", repeat(0, 2 * count)) if segments.lacks("segment_pool_id") else segments.pairs("segment_pool_id")
+    expandable = array("B", bytes(count)) if segments.lacks("is_expandable") else segments.flags("is_expandable")
     return {
         "address": np.asarray(segments.unsigned("address")),
         "total_bytes": np.asarray(segments.sizes("total_size")),
@@ -120,7 +121,9 @@ def _block_columns(blocks: Table, segment_address: U64, first_block: I64) -> dic
         address = before[:-1] + np.repeat(starts, np.diff(first_block))
     else:
         address = np.asarray(blocks.unsigned("address"))
-    requested = blocks.sizes("requested_size") if blocks.has("requested_size") else array("Q", repeat(0, len(blocks)))
+    requested = array("Q", repeat(0, len(blocks)))
+    if not blocks.lacks("requested_size"):
+        requested = blocks.sizes("requested_size")
     return {
         "address": address,
         "bytes": size,

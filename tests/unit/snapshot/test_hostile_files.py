@@ -138,6 +138,12 @@ def test_what_unpacks_without_end_stops_at_its_limit(tmp_path: Path) -> None:
         (pickle.dumps([1, 2]), "not a memory snapshot"),
         (pickle.dumps({"segments": 5}), "not a list of records"),
         (pickle.dumps({"segments": [{}]}), "segments' address is missing in some"),
+        (
+            pickle.dumps(
+                {"segments": [{"address": 0, "device": 0, "is_expandable": False}, {"address": 1, "device": 0}]}
+            ),
+            "missing",
+        ),
     ],
 )
 def test_what_is_no_snapshot_says_what_it_is(content: bytes, says: str, tmp_path: Path) -> None:
@@ -165,6 +171,7 @@ def test_a_zip_and_a_database_are_told_from_damage(tmp_path: Path) -> None:
         ("frames", {"a": 1}, "events' frames is not lists"),
         ("frames", [7], "frames is not a list of records"),
         ("frames", [{"filename": 3}], "frames' filename is not str but int"),
+        ("frames", [{"filename": "f", "name": "g"}], "frames' line is missing in some"),
         ("pool_id", (1, 2, 3), "events' pool_id is not pairs"),
         ("pool_id", (1, "x"), "events' pool_id is not pairs of whole numbers"),
         ("time_us", None, "events' time_us is not int but NoneType"),

@@ -54,13 +54,6 @@ def test_every_stack_comes_back_and_equal_ones_are_one(
     assert len({tuple(frame) for stack in different for frame in stack}) == len(built.frame_line)
 
 
-def test_a_stack_without_names_has_none() -> None:
-    table = StackTable(Codes(), Ignored())
-    assert table.codes([[{}]]).tolist() == [0]
-    built = table.build()
-    assert built.frame_file.tolist() == built.frame_name.tolist() == [-1]
-
-
 @given(count=st.integers(1, 400), slots=st.sampled_from([1, 2, 64]))
 def test_frames_that_share_a_slot_are_still_told_apart(count: int, slots: int) -> None:
     # GIVEN more frames than slots, each twice in a row and again later
