@@ -39,11 +39,8 @@ def main(arguments: list[str]) -> int:
     except BadInputError as error:
         _tell({"error": f"{error}; {DUMP_AGAIN}"})
     except MemoryError:
-        _tell(
-            {
-                "error": f"reading it takes more than {memory_bytes >> 20} MiB of memory; record fewer events (max_entries)"
-            }
-        )
+        limit = f"{memory_bytes >> 20} MiB of memory"
+        _tell({"error": f"it is damaged, or takes more than {limit}; dump it again, with fewer events (max_entries)"})
     except RecursionError:
         _tell({"error": f"it is nested too deeply for a snapshot; {DUMP_AGAIN}"})
     except Exception as error:  # noqa: BLE001 - whatever a damaged file makes pickle, json, gzip or zstd raise
