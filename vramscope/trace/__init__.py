@@ -1,0 +1,1 @@
+"""The trace of one device as allocations and segments with lifetimes, and what follows from them."""
