@@ -75,7 +75,7 @@ class DeviceTrace:
 
     ``*_bytes`` levels have shape (E + 1,): ``[i + 1]`` is the level after event ``i``, ``[0]`` before the trace; None where
     they do not follow from the file. ``active_bytes`` counts blocks (pending frees included), ``requested_bytes`` requests,
-    ``reserved_bytes`` segments. ``active_is_exact`` says that all block sizes are certain. ``peak_active`` is None unless it is exact.
+    ``reserved_bytes`` segments. ``active_is_exact`` says that all block sizes are certain; else ``peak_active`` is None.
     ``contradiction`` (one line) says why the trace and the final state do not belong together: then there are no lifetimes
     (N = M = 0) and no levels, and only the final state can be shown. ``notes`` are lines about what is missing, cut or assumed.
     """
