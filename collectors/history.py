@@ -22,6 +22,8 @@ END_OF_TIME_US = 2**63 - 1
 
 # Agents send counters at up to 10 Hz, so this is the least that lies between two samples.
 SAMPLE_SPACING_US = 100_000
+# An agent over its budget sends them once a second, so less than a few of these is no gap.
+SLOW_SPACING_US = 1_000_000
 # A level that has this many points for each one asked for is still read quickly, and thinned to minima and maxima.
 OVERSAMPLING = 4
 
@@ -137,7 +139,7 @@ def read_timeline(
     found, resolution_us = _thin(
         _read_range(connection, series, level_us, from_us, to_us), level_us, from_us, to_us, points
     )
-    found = with_gaps(found, resolution_us or _spacing(found))
+    found = with_gaps(found, max(resolution_us, _spacing(found)))
     # Not cut to the samples: a rank attaches before its first one, and may end after its last.
     asked = (from_unix_us if from_unix_us is not None else 0, to_unix_us if to_unix_us is not None else END_OF_TIME_US)
     marks, left_out = _read_marks(connection, job_id, rank, device, *asked)
@@ -202,10 +204,10 @@ def _thin(found: Points, level_us: int, from_us: int, to_us: int, points: int) -
     return roll_up(found, width_us), width_us
 
 
-def _spacing(samples: Points) -> int:
-    """Return the usual distance of samples: an agent over its budget sends fewer, and that is no gap."""
-    distances = np.diff(samples.time_unix_us)
-    return max(SAMPLE_SPACING_US, int(np.median(distances))) if len(distances) else SAMPLE_SPACING_US
+def _spacing(points: Points) -> int:
+    """Return the usual distance of points, but not less than an agent may change to at any moment."""
+    distances = np.diff(points.time_unix_us)
+    return max(SLOW_SPACING_US, int(np.median(distances))) if len(distances) else SLOW_SPACING_US
 
 
 def _read_marks(

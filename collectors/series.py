@@ -11,7 +11,7 @@ import numpy as np
 from collectors.announce import check_map, check_sizes, read_counters
 from collectors.rollup import Points
 from vramscope.agent.wire import Frame, columns, encode
-from vramscope.columns import INACTIVE, from_frame
+from vramscope.columns import INACTIVE, DeviceMap, from_frame
 from vramscope.errors import WireError
 from vramscope.metrics import summarize
 from vramscope.records import HISTORY, DeviceReading
@@ -34,6 +34,7 @@ class Series:
         self.step: int | None = None
         self.counters: dict[str, int | None] = {}
         self.figures: dict[str, int | float | str | None] = {}
+        self._expandable = False
         self.map: Frame | None = None
         self.map_time_us: int | None = None
         self.map_received_us = 0
@@ -52,6 +53,8 @@ class Series:
         self.newest_us = time_us
         before, self.counters = self.counters, read_counters(found)
         self._pair_free_and_reserved(before.get("device_free_bytes"))
+        if self._free_and_reserved_bytes is not None:
+            self._complete_figures()
         values: dict[str, int | float | str | None] = dict(self.counters)
         held_us = max(HELD_LEAST_US, HELD_INTERVALS * map_interval_us)
         if self.map_time_us is not None and now_us - self.map_received_us <= held_us:
@@ -67,14 +70,23 @@ class Series:
         # The version is the collector's to give, whatever the agent wrote.
         found = from_frame(frame._replace(header={**frame.header, "version": 0}))
         check_sizes(found)
-        free_bytes = self._free_at(int(found.segment_total_bytes.sum()))
-        self.figures = summarize(found, device_free_bytes=free_bytes, expandable=expandable).as_dict()
-        if free_bytes != self.counters.get("device_free_bytes"):
-            self.figures["largest_fit_is_estimate"] = True
+        self._expandable = expandable
+        self._summarize(found)
         self.map, self.map_time_us, self.map_received_us = frame, found.time_unix_us, now_us
         if frame.header.get("at") == "step_end":
             active = found.block_address[found.block_state != INACTIVE]
             self.boundary = array.array("Q", active.astype("=u8").tobytes())
+
+    def _complete_figures(self) -> None:
+        """Derive the figures again where their map came before the driver's word."""
+        if self.map is not None and self.figures["largest_fit_bytes"] is None:
+            self._summarize(from_frame(self.map))
+
+    def _summarize(self, found: DeviceMap) -> None:
+        free_bytes = self._free_at(int(found.segment_total_bytes.sum()))
+        self.figures = summarize(found, device_free_bytes=free_bytes, expandable=self._expandable).as_dict()
+        if free_bytes != self.counters.get("device_free_bytes"):
+            self.figures["largest_fit_is_estimate"] = True
 
     def _pair_free_and_reserved(self, free_before_bytes: int | None) -> None:
         free_bytes, reserved_bytes = self.counters["device_free_bytes"], self.counters["reserved_bytes"]

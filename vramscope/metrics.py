@@ -54,9 +54,9 @@ class MapFigures:
     - ``external_fragmentation_ratio``: 1 − largest free block / free cached bytes; None when nothing is cached.
     - ``stranded_ratio``: inactive split / reserved; None when nothing is reserved.
     - ``largest_fit_bytes``: the largest request on the default stream that would succeed now, under the allocator's
-      default options, and ``largest_fit_way`` the way it would. ``largest_fit_is_estimate`` is True when the driver's free memory
-      is not known (taken as none, so the figure is "at least", and None where that says nothing), and with expandable
-      segments (a map does not show their unmapped address space; tried on random programs, up to a page of 20 MiB more fits).
+      default options, and ``largest_fit_way`` the way it would; None where the driver's free memory is not known.
+      ``largest_fit_is_estimate`` is True with expandable segments (a map does not show their unmapped address space;
+      tried on random programs, up to a page of 20 MiB more fits).
     """
 
     reserved_bytes: int
@@ -92,7 +92,7 @@ class _Supply:
 
     small_block_bytes: int
     large_block_bytes: int
-    device_free_bytes: int | None
+    device_free_bytes: int
     releasable_bytes: int
     expandable: bool
     tail_bytes: I64
@@ -109,8 +109,10 @@ def summarize(found: DeviceMap, *, device_free_bytes: int | None, expandable: bo
     requested = int(found.block_requested_bytes[~free].sum())
     reserved = int(found.segment_total_bytes.sum())
     split = _inactive_split_bytes(found, np.where(free, size, 0))
-    supply = _supply(found, device_free_bytes, expandable)
-    fit_bytes, fit_way = _largest_fit(supply)
+    releasable = _releasable_bytes(found, found.block_segment().astype(np.int64))
+    fit_bytes, fit_way = None, None
+    if device_free_bytes is not None:
+        fit_bytes, fit_way = _largest_fit(_supply(found, device_free_bytes, releasable, expandable))
     default = [
         size_bytes
         for pool, stream, size_bytes in largest_free_blocks(found)
@@ -126,13 +128,13 @@ def summarize(found: DeviceMap, *, device_free_bytes: int | None, expandable: bo
         inactive_split_bytes=split,
         pending_free_bytes=pending,
         free_cached_bytes=free_cached,
-        releasable_bytes=supply.releasable_bytes,
+        releasable_bytes=releasable,
         largest_free_block_bytes=largest_free,
         external_fragmentation_ratio=1 - largest_free / free_cached if free_cached else None,
         stranded_ratio=split / reserved if reserved else None,
-        largest_fit_bytes=None if fit_way is None and device_free_bytes is None else fit_bytes,
+        largest_fit_bytes=fit_bytes,
         largest_fit_way=fit_way,
-        largest_fit_is_estimate=device_free_bytes is None or expandable,
+        largest_fit_is_estimate=expandable,
         segments=found.segment_count,
         blocks=found.block_count,
     )
@@ -192,7 +194,7 @@ def largest_free_blocks(found: DeviceMap) -> tuple[LargestFree, ...]:
     return tuple(LargestFree(pool, stream, size) for (pool, stream), size in sorted(best.items()))
 
 
-def _supply(found: DeviceMap, device_free_bytes: int | None, expandable: bool) -> _Supply:
+def _supply(found: DeviceMap, device_free_bytes: int, releasable_bytes: int, expandable: bool) -> _Supply:
     segment = found.block_segment().astype(np.int64)
     reachable = _is_default_pool(found) & (found.segment_stream == 0)
     if not expandable:
@@ -209,7 +211,7 @@ def _supply(found: DeviceMap, device_free_bytes: int | None, expandable: bool) -
         small_block_bytes=int(found.block_bytes[free & is_small].max(initial=0)),
         large_block_bytes=int(found.block_bytes[free & ~is_small].max(initial=0)),
         device_free_bytes=device_free_bytes,
-        releasable_bytes=_releasable_bytes(found, segment),
+        releasable_bytes=releasable_bytes,
         expandable=expandable,
         tail_bytes=tail,
         room_bytes=tail + gap,
@@ -221,7 +223,7 @@ def _way(supply: _Supply, block_bytes: int) -> str | None:
     is_small = block_bytes <= SMALL_LIMIT_BYTES
     if block_bytes <= (supply.small_block_bytes if is_small else supply.large_block_bytes):
         return CACHED_BLOCK
-    driver_bytes = supply.device_free_bytes or 0
+    driver_bytes = supply.device_free_bytes
     if supply.expandable:
         page_bytes = SMALL_SEGMENT_BYTES if is_small else LARGE_SEGMENT_BYTES
         if round_up(block_bytes - _tail_bytes(supply, block_bytes), page_bytes) <= driver_bytes:
@@ -242,7 +244,7 @@ def _tail_bytes(supply: _Supply, block_bytes: int) -> int:
 
 def _largest_fit(supply: _Supply) -> tuple[int, str | None]:
     """Return the largest of each way's own largest requests that the allocator would really serve, and its way."""
-    driver_bytes = supply.device_free_bytes or 0
+    driver_bytes = supply.device_free_bytes
     released_bytes = driver_bytes + supply.releasable_bytes
     candidates = {supply.large_block_bytes, min(supply.small_block_bytes, SMALL_LIMIT_BYTES), SMALL_LIMIT_BYTES}
     if supply.expandable:

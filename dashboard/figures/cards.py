@@ -190,7 +190,7 @@ def _trend(reserved: int, minute: Timeline | None, now_us: int) -> list[tuple[st
 def _largest_fit(stats: DeviceStats, request_bytes: int | None) -> Figure:
     fit = stats.from_map.get("largest_fit_bytes")
     if not isinstance(fit, int):
-        return Figure(MISSING, "", (("not known: no map has arrived yet", ""),))
+        return Figure(MISSING, "", (("not known: it takes a map and the driver's free bytes", ""),))
     is_estimate = bool(stats.from_map.get("largest_fit_is_estimate"))
     way = stats.from_map.get("largest_fit_way")
     words = [_WAYS.get(str(way), str(way))] if way else []

@@ -5,7 +5,8 @@ Pure: the clock is an argument (monotonic microseconds). Whatever a sample costs
 - Counters come at most at ``counters_hz``; one that took ``c`` µs puts off the next by at least ``c / (budget / 2)`` µs. While
   everything but maps costs more than half of the budget, they come once a second.
 - Maps are paid for in the same way by what the budget leaves, and wait while the last ten seconds have no room for one. (One that
-  costs more than ten seconds of budget waits for a window without maps.)
+  costs more than ten seconds of budget waits for a window without maps.) The first, which also loads what maps need, is left out
+  of what the next is thought to cost.
 
 A dump is what a user asked for: it is in the reported cost and in the longest pause, but puts no counters off.
 """
@@ -138,8 +139,10 @@ class Governor:
         """Record that a map was taken, and what it cost with its columns."""
         self._maps.add(now_us, cost_us)
         self._map_at_us = now_us
+        # The first one also loads what maps need, so it tells nothing of the next; the window makes that one wait.
+        if self._last_map_us is not None:
+            self._guessed_map_us = max(cost_us, _FADE * self._guessed_map_us)
         self._last_map_us = round(cost_us)
-        self._guessed_map_us = max(cost_us, _FADE * self._guessed_map_us)
         if at_step_end:
             self._step_map_at_us = now_us
 

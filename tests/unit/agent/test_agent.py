@@ -207,10 +207,12 @@ def test_a_map_is_sent_when_it_is_asked_for(make_agent: MakeAgent, socket_path: 
 
 
 def test_a_request_over_the_budget_is_late_and_not_lost(make_agent: MakeAgent, socket_path: Path) -> None:
-    # GIVEN snapshots of 50 ms and a budget of 5 %: one a second
+    # GIVEN snapshots of 50 ms and a budget of 5 %, one a second, and two of them, since the first tells nothing of the next
     with FakeCollector(socket_path, map_interval_us=10**9) as collector:
         make_agent(FakeSource(snapshot_s=0.05), budget_ratio=0.05)
-        (first,) = collector.wait("map")
+        collector.wait("map")
+        collector.request(71, "map", device=0)
+        first = collector.answer_to(71)
 
         # WHEN
         collector.request(72, "map", device=0)

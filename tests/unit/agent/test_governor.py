@@ -60,11 +60,28 @@ def test_the_budget_is_kept_whatever_samples_cost(
     # WHEN
     taken = run(found, seconds=300, map_cost_us=map_cost_us, counters_cost_us=counters_cost_us, step_us=step_us)
 
-    # THEN over the whole run the share is under the budget, but for the first map, which nothing has paid for
+    # THEN over the whole run the share is under the budget, but for the first map, which tells nothing of the next, and
+    # the last, which is not paid for yet
     maps = len(taken["any"]) + len(taken["step_end"])
-    spent = (maps - 1) * map_cost_us + len(taken["counters"]) * counters_cost_us
+    spent = (maps - 2) * map_cost_us + len(taken["counters"]) * counters_cost_us
     assert spent / (300 * SECOND) <= 0.01
     assert maps >= 2
+
+
+def test_a_costly_first_map_does_not_keep_the_cheap_ones_away() -> None:
+    # GIVEN a first map of 400 ms, of which a hundredth would be paid back in 40 s
+    found = governor()
+    found.took_map(0, 400_000, at_step_end=False)
+    found.spent(0, 400_000, 400_000)
+
+    # THEN the next waits until the window has forgotten it, and no longer
+    assert not found.map_due(9 * SECOND, at_step_end=False, requested=True)
+    assert found.map_due(11 * SECOND, at_step_end=False, requested=True)
+
+    # WHEN that one is cheap THEN maps come as cheap ones do
+    found.took_map(11 * SECOND, 1_000, at_step_end=False)
+    found.spent(11 * SECOND, 1_000, 1_000)
+    assert found.map_due(13 * SECOND, at_step_end=False, requested=True)
 
 
 def test_cheap_samples_come_at_the_wanted_rate() -> None:

@@ -129,6 +129,15 @@ def test_a_slow_agent_has_no_gaps(written: Written) -> None:
     assert not np.isnan(written.timeline(1000).low["active_bytes"]).any()
 
 
+@pytest.mark.parametrize("points", [1000, 100])
+def test_an_agent_that_slows_down_has_no_gaps(written: Written, points: int) -> None:
+    # GIVEN a minute of ten samples a second, then ten seconds of one a second, as where its budget is spent
+    written.add(BASE_US, 60)
+    written.add(BASE_US + 60 * SECOND, 10, hz=1)
+
+    assert not np.isnan(written.timeline(points).low["active_bytes"]).any()
+
+
 def test_a_range_without_history_is_empty(written: Written) -> None:
     written.add(BASE_US, 10)
 

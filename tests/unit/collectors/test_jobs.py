@@ -181,6 +181,19 @@ def test_the_largest_fit_takes_the_free_bytes_of_the_maps_own_moment() -> None:
     assert (figures["largest_fit_bytes"], figures["largest_fit_is_estimate"]) == (90 * MIB, False)
 
 
+def test_a_map_that_came_before_the_drivers_word_gets_its_largest_fit_with_it() -> None:
+    # GIVEN a map before any counters
+    office = Office()
+    job_id = office.agent(1)
+    office.say(1, map_frame(START_US, blocks=4))
+    series = office.jobs.by_id[job_id].ranks[0].series[0]
+    assert series.figures["largest_fit_bytes"] is None
+
+    # WHEN counters tell what the driver had free THEN the same map tells what would fit
+    office.say(1, counters(START_US + 1, reserved_bytes=4 * MIB, device_free_bytes=90 * MIB))
+    assert (series.figures["largest_fit_bytes"], series.figures["largest_fit_is_estimate"]) == (90 * MIB, False)
+
+
 def test_a_figure_of_an_old_map_is_unknown_again() -> None:
     office = Office()
     office.agent(1)

@@ -130,7 +130,7 @@ def test_a_fit_from_an_old_map_says_so_and_is_not_sure() -> None:
 def test_before_a_map_the_largest_fit_is_missing_not_zero() -> None:
     found = figures(stats())["largest fit"]
     assert found.value == MISSING
-    assert text(found) == "not known: no map has arrived yet"
+    assert text(found) == "not known: it takes a map and the driver's free bytes"
 
 
 def test_retries_tell_the_last_and_the_ooms() -> None:
