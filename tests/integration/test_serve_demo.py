@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import VRAMSCOPE, Command, eventually, fetch, running, short_folder
+from tests.integration.commands import DEADLINE_S, VRAMSCOPE, Command, eventually, fetch, running, short_folder
 
 TOKEN = "token-of-the-demo"
 DEMO = (*VRAMSCOPE, "demo", "--small", "--token", TOKEN)
@@ -35,9 +37,9 @@ def commands_in(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_shows_a_simulated_job_and_ends_all_that_it_started(folder: Path, number: int) -> None:
-    with running((*DEMO, "--port", "0"), folder=folder) as demo:
+    with running(("setsid", *DEMO, "--port", "0"), folder=folder) as demo:
         # GIVEN the printed URL
         address = demo.line("vramscope: ").removeprefix("vramscope: ").partition("?")[0]
 
@@ -53,12 +55,25 @@ def test_it_shows_a_simulated_job_and_ends_all_that_it_started(folder: Path, num
 
         # AND all its processes end with it
         assert len(commands_in(folder)) == 3
-        assert demo.end(number) == 0
+        os.killpg(demo.process.pid, number)  # as a terminal does
+        assert demo.process.wait(DEADLINE_S) == 0
         eventually(lambda: commands_in(folder) == [], lambda: f"still running: {commands_in(folder)}")
+
+        # AND the job is not taken for one that was lost
+        history = sqlite3.connect(folder / "state" / "demo" / "history.sqlite")
+        assert [json.loads(info)["end_reason"] for (info,) in history.execute("SELECT info FROM ranks")] == ["detached"]
+        history.close()
 
         # AND the history of real jobs knows nothing of it
         assert (folder / "state" / "demo" / "history.sqlite").exists()
         assert not (folder / "state" / "history.sqlite").exists()
+
+
+def test_its_processes_end_when_it_is_killed(folder: Path) -> None:
+    with running((*DEMO, "--port", "0"), folder=folder) as demo:
+        demo.line("vramscope: ")
+        demo.end(signal.SIGKILL)
+        eventually(lambda: commands_in(folder) == [], lambda: f"still running: {commands_in(folder)}")
 
 
 def test_a_job_that_ends_stays_to_look_at(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib.util
 import os
 import signal
@@ -16,6 +17,8 @@ from vramscope._location import PACKAGE_FOLDER
 from vramscope.agent.paths import make_private_folder
 
 STOP_WAIT_S = 10.0
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     _say(f"demo: its history is kept apart from that of real jobs, in {folders[1]}")
     places = ["--runtime-dir", str(folders[0]), "--state-dir", str(folders[1])]
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _stop)
     children: list[subprocess.Popen[bytes]] = []
     try:
@@ -70,8 +73,18 @@ def _job(arguments: argparse.Namespace) -> list[str]:
 def _start(command: list[str], *, token: str | None = None) -> subprocess.Popen[bytes]:
     # In the environment, since every user of the machine may read another's command line.
     environ = {**os.environ, "VRAMSCOPE_TOKEN": token} if token else None
-    # -m looks in the working directory first, so that it must be the one this package came from.
-    return subprocess.Popen([sys.executable, "-m", "vramscope", *command], cwd=PACKAGE_FOLDER.parent, env=environ)
+    return subprocess.Popen(
+        [sys.executable, "-m", "vramscope", *command],
+        cwd=PACKAGE_FOLDER.parent,  # -m looks in the working directory first, so it must be the one this package came from
+        env=environ,
+        start_new_session=True,  # Ctrl-C in a terminal reaches this process alone, which ends the others in their order
+        preexec_fn=_end_with_parent,
+    )
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this child where its parent is killed (man 2 prctl)."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _wait(collector: subprocess.Popen[bytes], dashboard: subprocess.Popen[bytes], job: subprocess.Popen[bytes]) -> int:
@@ -93,13 +106,11 @@ def _wait(collector: subprocess.Popen[bytes], dashboard: subprocess.Popen[bytes]
 
 
 def _end(children: list[subprocess.Popen[bytes]]) -> None:
+    """End the job before the collector, so that its ranks can say that they end."""
     for process in reversed(children):
-        if process.poll() is None:
-            process.terminate()
-    deadline = time.monotonic() + STOP_WAIT_S
-    for process in children:
+        process.terminate()
         try:
-            process.wait(max(0.1, deadline - time.monotonic()))
+            process.wait(STOP_WAIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
