@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vramscope.agent.wire import PROTOCOL_VERSION, Frame
+from vramscope.agent.wire import PROTOCOL_VERSION
 from vramscope.columns import DeviceMap
 from vramscope.errors import WireError
 from vramscope.records import COUNTERS, DeviceInfo, RankInfo
@@ -21,19 +21,6 @@ LARGEST_INT = 1 << 63
 # Sums of up to so much stay exact as doubles, of which figures and pictures are made.
 LARGEST_MAP_BYTES = 1 << 52
 
-# As vramscope/columns.py reads them; other columns are ignored.
-MAP_TYPECODES = {
-    **dict.fromkeys(
-        ("segment_address", "segment_total_bytes", "segment_stream", "segment_pool_a", "segment_pool_b"), "Q"
-    ),
-    **dict.fromkeys(("segment_is_small", "segment_is_expandable"), "B"),
-    "segment_first_block": "I",
-    **dict.fromkeys(("block_address", "block_bytes", "block_requested_bytes"), "Q"),
-    "block_state": "B",
-    **dict.fromkeys(("tensor_address", "tensor_bytes"), "Q"),
-    **dict.fromkeys(("tensor_category", "tensor_labels"), "B"),
-}
-
 AGENT_FIGURES = (
     "cost_ratio",
     "budget_ratio",
@@ -42,6 +29,7 @@ AGENT_FIGURES = (
     "counters_hz",
     "map_interval_us",
     "dropped_frames",
+    "failures",
 )
 
 
@@ -134,15 +122,6 @@ def read_agent(found: Any) -> dict[str, int | float]:
         for name in AGENT_FIGURES
         if isinstance(found.get(name), (int, float)) and 0 <= found[name] < LARGEST_INT
     }
-
-
-def check_map(frame: Frame) -> None:
-    """Raise WireError unless a map's header and the types of its columns are as this version reads them."""
-    for what in ("device", "time_unix_us"):
-        whole(frame.header.get(what), what)
-    for name, typecode, count in frame.header["columns"]:
-        if type(count) is not int or MAP_TYPECODES.get(name, typecode) != typecode:
-            raise WireError(f"a map's column {text(name)[:40]} has a type that this version does not read")
 
 
 def check_sizes(found: DeviceMap) -> None:

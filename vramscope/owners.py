@@ -17,8 +17,8 @@ NO_OWNER = 255
 
 RULES = {
     "named": "a tensor of the registered model or optimizer lies in this block",
-    "activation": "no named tensor lies here, and the block was not live at the last end of a step",
-    "unknown": "no named tensor lies here, and the block was live at the last end of a step, or none has been seen",
+    "activation": "no named tensor lies here; the block was not live when the last step ended",
+    "unknown": "no named tensor lies here; the block was live when the last step ended, or no step has ended yet",
 }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from vramscope import metrics
+from vramscope.errors import BadInputError
 from vramscope.records import DeviceStats, Timeline
-from vramscope.units import GIB, KIB, MIB, MISSING, format_bytes, format_ratio, split_bytes
+from vramscope.units import MISSING, format_bytes, format_ratio, parse_bytes, split_bytes
 
 # A change below this share of the reserved bytes is called steady.
 STEADY_RATIO = 0.005
@@ -17,17 +18,13 @@ MINUTE_US = 60_000_000
 QUARTER_US = 15_000_000
 # A map that is older than this against the counters is said to be.
 STALE_MAP_US = 5_000_000
-DEFAULT_REQUEST_BYTES = 2 * GIB
 # vramscope.metrics' ways, as they read after the figure.
 _WAYS = {
-    "a cached block": "in a cached block",
-    "a new segment": "in a new segment",
-    "after releasing cached segments": "by releasing the cache",
-    "mapping more of an expandable segment": "by mapping more memory",
+    metrics.CACHED_BLOCK: "in a cached block",
+    metrics.NEW_SEGMENT: "in a new segment",
+    metrics.AFTER_RELEASE: "by releasing the cache",
+    metrics.MORE_OF_EXPANDABLE: "by mapping more memory",
 }
-_UNITS = {"": 1, "b": 1, "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB}
-_DECIMAL = {"kb": 1000, "mb": 1000**2, "gb": 1000**3}
-_SIZE = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -50,12 +47,11 @@ class Part:
 
 
 def parse_size(text: str | None) -> int | None:
-    """Return the bytes of "2 GiB", "512m", "1.5 GB" …, or None where the text is not a size."""
-    matched = _SIZE.fullmatch(text or "")
-    if matched is None:
+    """Return the bytes of a size as a user writes it, or None where the text is not one."""
+    try:
+        return parse_bytes(text or "")
+    except BadInputError:
         return None
-    unit_bytes = {**_UNITS, **_DECIMAL}.get(matched[2].lower())
-    return None if unit_bytes is None else int(float(matched[1]) * unit_bytes)
 
 
 def no_figures() -> tuple[Figure, ...]:

@@ -35,11 +35,12 @@ import numpy.typing as npt
 import orjson
 
 from vramscope.columns import DeviceMap
+from vramscope.owners import NO_OWNER
 from vramscope.units import MIB
 
 MAGIC = b"VSM1"
 UNIT_BYTES = 512
-UNMAPPED, CONTINUES, NO_OWNER = 3, 8, 255
+UNMAPPED, CONTINUES = 3, 8
 SMALL, EXPANDABLE, PRIVATE, SHORTENED = 1, 2, 4, 8
 SORTS = ("size", "address")
 POOLS = ("all", "large", "small")

@@ -56,7 +56,7 @@ def _rank_banners(rank: RankInfo, selection: Selection, stats: DeviceStats | Non
     found: list[Banner] = []
     if rank.ended_unix_us is not None:
         clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(rank.ended_unix_us / 1e6))
-        reason = f" ({rank.end_reason})" if rank.end_reason else ""
+        reason = f": {rank.end_reason}" if rank.end_reason else ""
         found.append(("info", f"This job ended at {clock}{reason}. The last picture of its memory is shown."))
     if not rank.devices:
         found.append(("info", f"Rank {rank.rank} has not used a GPU yet; its memory appears as soon as it does."))
@@ -96,4 +96,6 @@ def agent_cost(stats: DeviceStats) -> str:
         parts.append(f"longest pause {agent['longest_pause_us'] / 1000:.1f} ms")
     if agent.get("dropped_frames"):
         parts.append(f"{agent['dropped_frames']} messages dropped")
+    if agent.get("failures"):
+        parts.append(f"{agent['failures']} samples failed")
     return "The agent's cost to the job: " + " · ".join(parts) if parts else ""

@@ -100,7 +100,7 @@ def _top_bytes(found: Timeline) -> float:
 
 
 def nice_top(size_bytes: float) -> float:
-    """Return the next of 1, 1.5, 2, 3, 4, 6, 8 × 2**k MiB-steps at or above ``size_bytes`` (at least 16 MiB)."""
+    """Return the next of 1, 1.25, 1.5, 1.75 × 16 MiB × 2**k at or above ``size_bytes``."""
     step = 16.0 * MIB
     while True:
         for factor in (1.0, 1.25, 1.5, 1.75):

@@ -130,7 +130,9 @@ def _check_columns(header: dict[str, Any], payload_bytes: int) -> None:
     described = header.get("columns", [])
     try:
         sizes = [
-            ITEM_BYTES[typecode] * count for name, typecode, count in described if count >= 0 and str(name) == name
+            ITEM_BYTES[typecode] * count
+            for name, typecode, count in described
+            if type(count) is int and count >= 0 and str(name) == name
         ]
     except (TypeError, ValueError, KeyError):
         raise WireError(

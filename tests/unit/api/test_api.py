@@ -155,7 +155,10 @@ def test_the_timeline_has_lows_and_highs_by_name(client: FlaskClient) -> None:
     # THEN
     assert len(answer["time_unix_us"]) == 50
     assert set(answer["low"]) == set(answer["high"]) == set(HISTORY)
-    assert answer["low"]["active_bytes"][0] < answer["high"]["active_bytes"][0]
+    both = zip(answer["low"]["active_bytes"], answer["high"]["active_bytes"], strict=True)
+    known = [(low, high) for low, high in both if low is not None]  # the history has holes of 20 s
+    assert known
+    assert all(low < high for low, high in known)
     # AND what is unknown is null, since NaN is no JSON
     assert answer["low"]["num_ooms"] == [None] * 50
     assert {"retry", "user"} <= {mark["kind"] for mark in answer["marks"]}

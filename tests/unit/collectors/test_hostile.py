@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import json
 import math
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.collector_peers import counters, hello, map_frame
 from tests.unit.collectors.office import START_US, Office
-from vramscope.agent.wire import Decoder, encode
+from vramscope.agent.wire import MAGIC, PREFIX, PROTOCOL_VERSION, Decoder, encode
+from vramscope.errors import WireError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("\ud800"),
@@ -126,16 +128,13 @@ def test_a_map_whose_column_is_spoiled_is_refused_or_taken(index: int, typecode:
 
 @pytest.mark.parametrize("count", [12.0, True, math.nan])
 def test_a_column_whose_count_is_not_whole_is_refused(count: object) -> None:
-    office = Office()
-    office.agent(1)
-    described = [
-        [*column[:2], count] if column[0] == "segment_is_small" else column for column in GOOD_MAP.header["columns"]
-    ]
+    # GIVEN a frame whose header says that a column has so many items
+    text = json.dumps({"kind": "map", "columns": [["segment_is_small", "B", count]]}).encode()
+    frame = PREFIX.pack(MAGIC, PROTOCOL_VERSION, len(text), 12) + text + bytes(12)
 
-    office.desk.handle(1, GOOD_MAP._replace(header={**GOOD_MAP.header, "columns": described}), START_US)
-    instructions = office.desk.handle(1, GOOD_MAP._replace(header={**GOOD_MAP.header, "columns": described}), START_US)
-
-    assert len(instructions) == 2
+    # THEN it is refused before anybody reads the column
+    with pytest.raises(WireError, match=r"in a way this version cannot read|do not add up"):
+        list(Decoder().feed(frame))
 
 
 def test_a_frame_that_the_decoder_refuses_never_gets_here() -> None:

@@ -187,7 +187,7 @@ def test_a_map_that_came_before_the_drivers_word_gets_its_largest_fit_with_it() 
     job_id = office.agent(1)
     office.say(1, map_frame(START_US, blocks=4))
     series = office.jobs.by_id[job_id].ranks[0].series[0]
-    assert series.figures["largest_fit_bytes"] is None
+    assert series.figures["largest_fit_way"] is None
 
     # WHEN counters tell what the driver had free THEN the same map tells what would fit
     office.say(1, counters(START_US + 1, reserved_bytes=4 * MIB, device_free_bytes=90 * MIB))

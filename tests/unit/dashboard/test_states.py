@@ -37,7 +37,7 @@ def test_a_quiet_page_has_no_banner() -> None:
 def test_an_ended_job_says_when_and_how() -> None:
     (line,) = lines(UP, jobs(ended_unix_us=1_790_000_000_000_000, end_reason="exited"))
     assert line.startswith("This job ended at 2026-")
-    assert "(exited)" in line
+    assert ": exited. " in line
 
 
 def test_an_ended_job_leads_to_one_that_runs() -> None:
