@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from vramscope.allocator import Allocator
 from vramscope.snapshot.cache import CACHE_LIMIT_BYTES, SnapshotCache
-from vramscope.snapshot.opening import open_snapshot
+from vramscope.trace.opening import open_traced
 from vramscope.units import GIB, format_bytes
 
 FIRST_LIMIT_S, SECOND_LIMIT_S, MEMORY_LIMIT_BYTES = 4.0, 0.5, 1.2 * GIB
@@ -84,7 +84,7 @@ def measure(file: Path, folder: Path, runs: int) -> bool:
 
 def opening(file: Path, cache: SnapshotCache) -> Opening:
     begin_s = time.perf_counter()
-    found = open_snapshot(file, cache=cache)
+    found = open_traced(file, cache=cache).snapshot
     return Opening(time.perf_counter() - begin_s, sum(len(one.events) for one in found.devices), len(found.stacks))
 
 

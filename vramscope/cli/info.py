@@ -10,8 +10,9 @@ from typing import Any
 
 from vramscope.errors import BadInputError
 from vramscope.snapshot.cache import CACHE_LIMIT_BYTES, SnapshotCache, cache_folder
-from vramscope.snapshot.opening import Progress, open_snapshot, printable, shown
+from vramscope.snapshot.opening import Progress, printable, shown
 from vramscope.snapshot.summary import summarize_snapshot
+from vramscope.trace.opening import open_traced
 from vramscope.units import MISSING, format_bytes
 
 # (heading, key); bytes where the key says so.
@@ -38,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"vramscope: parsed columns are not kept for the next time: {error}\n")
         cache = None
     with _ProgressLine() as progress:
-        snapshot = open_snapshot(arguments.file, cache=cache, progress=progress)
-    found = {"file": shown(arguments.file), **summarize_snapshot(snapshot)}
+        traced = open_traced(arguments.file, cache=cache, progress=progress)
+    found = {"file": shown(arguments.file), **summarize_snapshot(traced)}
     sys.stdout.write((json.dumps(found, indent=1) if arguments.json else "\n".join(text_lines(found))) + "\n")
     return 0
 

@@ -1,1 +1,1 @@
-"""Reads memory snapshots of any kind into columns; :func:`vramscope.snapshot.opening.open_snapshot` is the way in."""
+"""Reads memory snapshots of any kind into columns; :func:`vramscope.trace.opening.open_traced` is the way in."""

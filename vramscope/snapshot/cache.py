@@ -13,8 +13,8 @@ from io import FileIO
 from pathlib import Path
 
 from vramscope.agent.paths import make_private_folder
-from vramscope.snapshot.columns import Snapshot
-from vramscope.snapshot.storage import MAGIC, StorageError, read_snapshot
+from vramscope.snapshot.storage import MAGIC, StorageError, read_traced
+from vramscope.trace.columns import TracedSnapshot
 
 HASH_CHUNK_BYTES = 4 << 20
 SUFFIX = ".columns"
@@ -30,15 +30,14 @@ def cache_folder(state_folder: Path) -> Path:
 
 
 def content_key(file: FileIO, progress: Callable[[int], None]) -> str:
-    """Return a name for what ``file`` holds and for the format of the columns; reads it from its start to its end.
+    """Return a name for what ``file`` holds and for the format of the columns; where ``file`` stands does not change.
 
     SHA-256 of every byte: 0.15 s for 138 MB, and a file that was changed is never taken for what it was.
     """
     digest = hashlib.sha256(MAGIC)
     buffer = memoryview(bytearray(HASH_CHUNK_BYTES))
     done = 0
-    file.seek(0)
-    while count := file.readinto(buffer):
+    while count := os.preadv(file.fileno(), [buffer], done):
         digest.update(buffer[:count])
         done += count
         progress(done)
@@ -53,11 +52,11 @@ class SnapshotCache:
         make_private_folder(folder, variable="VRAMSCOPE_STATE_DIR")
         self._folder, self._limit_bytes = folder, limit_bytes
 
-    def find(self, key: str) -> Snapshot | None:
+    def find(self, key: str) -> TracedSnapshot | None:
         """Return the snapshot kept under ``key``, None where there is none or it is damaged (then it is removed)."""
         path = self._path(key)
         try:
-            found = read_snapshot(path)
+            found = read_traced(path)
             os.utime(path)
         except OSError:
             return None
@@ -67,12 +66,14 @@ class SnapshotCache:
         return found
 
     @contextlib.contextmanager
-    def place(self, key: str) -> Iterator[Path]:
-        """Yield a path for a new file; what was written there is kept under ``key`` unless the block raises."""
+    def place(self) -> Iterator[Path]:
+        """Yield a path for a new file, which is gone after the block unless ``keep`` took it."""
         with tempfile.TemporaryDirectory(dir=self._folder, suffix=PARTIAL_SUFFIX) as folder:
-            path = Path(folder, key)
-            yield path
-            path.replace(self._path(key))
+            yield Path(folder, "columns")
+
+    def keep(self, path: Path, key: str) -> None:
+        """Keep the new file at ``path`` under ``key``."""
+        path.replace(self._path(key))
         self._shrink(keep=self._path(key))
 
     def _path(self, key: str) -> Path:

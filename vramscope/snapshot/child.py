@@ -18,7 +18,8 @@ from vramscope.errors import BadInputError
 from vramscope.snapshot.build import build_snapshot
 from vramscope.snapshot.containers import DUMP_AGAIN, RefusedError, load
 from vramscope.snapshot.limits import limit_this_process
-from vramscope.snapshot.storage import write_snapshot
+from vramscope.snapshot.storage import write_traced
+from vramscope.trace.build import traced
 
 PROGRESS_INTERVAL_S = 0.1
 MAX_REASON_LENGTH = 120
@@ -62,7 +63,7 @@ def _read(result: str, unpacked_bytes: int) -> None:
     )
     try:
         with open(result, "xb") as file:
-            write_snapshot(snapshot, file)
+            write_traced(traced(snapshot), file)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

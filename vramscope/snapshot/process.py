@@ -24,51 +24,54 @@ FEWER = "record fewer events (max_entries)"
 CRASHED = f"it is built to crash its reader, or damaged; {DUMP_AGAIN}"
 
 
-def run_child(
-    file: FileIO,
-    result: Path,
-    *,
-    memory_bytes: int,
-    seconds: float,
-    unpacked_bytes: int,
-    report: Callable[[str, int, int], None],
-) -> str | None:
-    """Let a child read ``file`` into ``result``; return None, or in words why it could not.
+class ReaderChild:
+    """A child that reads a file; used in a ``with`` block, at whose end it is gone."""
 
-    ``report`` is called with stage, done and total, or with the stage "" when there is nothing new; whatever it raises
-    ends the child.
-    """
-    child = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "vramscope.snapshot.child",
-            str(result.absolute()),
-            *map(str, (memory_bytes, int(seconds), unpacked_bytes)),
-        ],
-        # -m looks in the working directory first, so that it must be the one this package came from.
-        cwd=PACKAGE_FOLDER.parent,
-        # Each thread of OpenBLAS would take its share of the address space, and nothing here multiplies matrices.
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        stdin=file,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        for line in _lines(child, time.monotonic() + seconds):
-            if line.get("done") is True:
-                return None
-            if "error" in line:
-                return str(line["error"])
-            report(str(line.get("stage", "")), int(line.get("done", 0)), int(line.get("total", 0)))
-        return _death(child.wait(), seconds)
-    except TimeoutError:
-        return f"reading it takes more than {seconds:.0f} s; {FEWER}"
-    finally:
-        child.kill()
-        child.wait()
-        if child.stdout is not None:
-            child.stdout.close()
+    def __init__(self, file: FileIO, result: Path, *, memory_bytes: int, seconds: float, unpacked_bytes: int) -> None:
+        """Start reading ``file``, from where it stands, into ``result``; the three limits are those of Limits."""
+        self._seconds = seconds
+        self._deadline_s = time.monotonic() + seconds
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "vramscope.snapshot.child",
+                str(result.absolute()),
+                *map(str, (memory_bytes, int(seconds), unpacked_bytes)),
+            ],
+            # -m looks in the working directory first, so that it must be the one this package came from.
+            cwd=PACKAGE_FOLDER.parent,
+            # Each thread of OpenBLAS would take its share of the address space, and nothing here multiplies matrices.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def __enter__(self) -> ReaderChild:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def failure(self, report: Callable[[str, int, int], None]) -> str | None:
+        """Wait for the result; return None, or in words why there is none.
+
+        ``report`` is called with stage, done and total, or with the stage "" when there is nothing new.
+        """
+        try:
+            for line in _lines(self._process, self._deadline_s):
+                if line.get("done") is True:
+                    return None
+                if "error" in line:
+                    return str(line["error"])
+                report(str(line.get("stage", "")), int(line.get("done", 0)), int(line.get("total", 0)))
+            return _death(self._process.wait(), self._seconds)
+        except TimeoutError:
+            return f"reading it takes more than {self._seconds:.0f} s; {FEWER}"
 
 
 def _lines(child: subprocess.Popen[bytes], deadline_s: float) -> Iterator[dict[str, Any]]:

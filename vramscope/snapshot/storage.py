@@ -1,4 +1,4 @@
-"""A snapshot's columns in one file: a magic, a JSON header and raw arrays, read back as views of a memory map."""
+"""A snapshot's columns, and its traces', in one file: a magic, a JSON header and raw arrays, read back as views of a memory map."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ import numpy.typing as npt
 from vramscope.columns import DeviceMap
 from vramscope.errors import VramscopeError
 from vramscope.snapshot.columns import Annotations, DeviceSnapshot, Events, Snapshot, Stacks, Texts
+from vramscope.trace.columns import Allocations, DeviceTrace, Peak, SegmentSpans, TracedSnapshot
 
 # The number at its end is the format's version: with another, files of an older vramscope are not read.
-MAGIC = b"VRAMSNP1"
+MAGIC = b"VRAMSNP2"
 HEAD_BYTES = len(MAGIC) + 8
 ALIGNMENT_BYTES = 64
-# Whole numbers only: numpy reads no objects from a file that another process wrote.
-DTYPES = ("|u1", "<u4", "<i4", "<u8", "<i8")
+# Whole numbers and truths only: numpy reads no objects from a file that another process wrote.
+DTYPES = ("|b1", "|u1", "<u4", "<i4", "<u8", "<i8")
 
 Arrays = dict[str, npt.NDArray[Any]]
 NESTED: dict[str, type[Any]] = {
@@ -32,6 +33,13 @@ NESTED: dict[str, type[Any]] = {
     "stacks": Stacks,
     "texts": Texts,
     "annotations": Annotations,
+    "snapshot": Snapshot,
+    "traces": DeviceTrace,
+    "final": DeviceMap,
+    "allocations": Allocations,
+    "segments": SegmentSpans,
+    "peak_active": Peak,
+    "peak_requested": Peak,
 }
 
 
@@ -39,15 +47,15 @@ class StorageError(VramscopeError):
     """The file is not one that this version wrote, or not all of it."""
 
 
-def write_snapshot(snapshot: Snapshot, file: BinaryIO) -> None:
-    """Write ``snapshot`` as :func:`read_snapshot` reads it."""
+def write_traced(traced: TracedSnapshot, file: BinaryIO) -> None:
+    """Write ``traced`` as :func:`read_traced` reads it; an array that stands in several places is written once."""
     arrays: Arrays = {}
-    tree = _plain(snapshot, "", arrays)
+    tree = _plain(traced, "", arrays, {})
     columns, offset = [], 0
     for name, column in arrays.items():
         columns.append([name, column.dtype.newbyteorder("<").str, len(column), offset])
         offset += column.nbytes + -column.nbytes % ALIGNMENT_BYTES
-    header = json.dumps({"snapshot": tree, "columns": columns, "payload_bytes": offset}).encode()
+    header = json.dumps({"traced": tree, "columns": columns, "payload_bytes": offset}).encode()
     header += b" " * (-(HEAD_BYTES + len(header)) % ALIGNMENT_BYTES)
     file.write(MAGIC + len(header).to_bytes(8, "little") + header)
     for column in arrays.values():
@@ -55,8 +63,8 @@ def write_snapshot(snapshot: Snapshot, file: BinaryIO) -> None:
         file.write(b"\0" * (-column.nbytes % ALIGNMENT_BYTES))
 
 
-def read_snapshot(path: Path) -> Snapshot:
-    """Return the snapshot in ``path``; its columns are read-only views of the file, which may be removed meanwhile.
+def read_traced(path: Path) -> TracedSnapshot:
+    """Return the snapshot and its traces in ``path``; its columns are read-only views of the file, which may be removed meanwhile.
 
     Raises StorageError where the file is not whole or contradicts itself, and OSError where it cannot be read.
     """
@@ -73,7 +81,7 @@ def read_snapshot(path: Path) -> Snapshot:
         if start + header["payload_bytes"] != size:
             raise StorageError(f"{path} is cut off; remove it")
         arrays = {name: _array(payload, start, *place) for name, *place in header["columns"]}
-        restored: Snapshot = _restored(Snapshot, header["snapshot"], arrays)
+        restored: TracedSnapshot = _restored(TracedSnapshot, header["traced"], arrays)
         return restored
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path} is damaged ({error}); remove it") from None
@@ -85,15 +93,19 @@ def _array(payload: mmap.mmap, start: int, dtype: str, count: int, offset: int) 
     return np.frombuffer(payload, dtype, count, start + offset) if count else np.empty(0, dtype)
 
 
-def _plain(value: Any, name: str, arrays: Arrays) -> Any:
-    """Return ``value`` as JSON can hold it, with arrays replaced by their names and put into ``arrays``."""
+def _plain(value: Any, name: str, arrays: Arrays, names: dict[int, str]) -> Any:
+    """Return ``value`` as JSON can hold it, with arrays replaced by their names and put into ``arrays``.
+
+    ``names`` has the name of each array by its identity.
+    """
     if isinstance(value, np.ndarray):
-        arrays[name] = value
-        return {"column": name}
+        known = names.setdefault(id(value), name)
+        arrays[known] = value
+        return {"column": known}
     if isinstance(value, tuple):
-        return [_plain(entry, f"{name}{place}.", arrays) for place, entry in enumerate(value)]
+        return [_plain(entry, f"{name}{place}.", arrays, names) for place, entry in enumerate(value)]
     if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name), f"{name}{f.name}.", arrays) for f in fields(value)}
+        return {f.name: _plain(getattr(value, f.name), f"{name}{f.name}.", arrays, names) for f in fields(value)}
     return value
 
 

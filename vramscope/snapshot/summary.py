@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from vramscope.metrics import summarize
-from vramscope.snapshot.block_sizes import block_bytes
-from vramscope.snapshot.changes import changes_of
-from vramscope.snapshot.columns import DeviceSnapshot, Settings, Snapshot, exact_sum
-from vramscope.snapshot.peaks import peak
+from vramscope.snapshot.columns import DeviceSnapshot, Snapshot, exact_sum
+from vramscope.trace.columns import DeviceTrace, Peak, TracedSnapshot
 
 
-def summarize_snapshot(snapshot: Snapshot) -> dict[str, Any]:
+def summarize_snapshot(traced: TracedSnapshot) -> dict[str, Any]:
     """Return the figures as JSON can hold them. Bytes are exact sums; None is what the file does not tell, said in ``missing``."""
+    snapshot = traced.snapshot
     missing = [*snapshot.notes]
-    devices = [_device(snapshot, found, missing) for found in snapshot.devices]
+    devices = [_device(snapshot, *both, missing) for both in zip(snapshot.devices, traced.traces, strict=True)]
     if not snapshot.settings:
         missing.append("the allocator's settings are not recorded")
     return {
@@ -30,14 +29,14 @@ def summarize_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _device(snapshot: Snapshot, found: DeviceSnapshot, missing: list[str]) -> dict[str, Any]:
+def _device(snapshot: Snapshot, found: DeviceSnapshot, trace: DeviceTrace, missing: list[str]) -> dict[str, Any]:
     lines: list[str] = []
     figures = {
         "device": found.device,
         **_totals(found),
         "inactive_split_bytes": None,
-        "peak_requested_bytes": None,
-        "peak_active_bytes": None,
+        "peak_requested_bytes": _bytes(trace.peak_requested),
+        "peak_active_bytes": _bytes(trace.peak_active),
         "oom": _ooms(snapshot, found),
     }
     if found.contradiction is not None:
@@ -47,7 +46,7 @@ def _device(snapshot: Snapshot, found: DeviceSnapshot, missing: list[str]) -> di
         figures["inactive_split_bytes"] = summarize(
             found.state, device_free_bytes=None, expandable=expandable
         ).inactive_split_bytes
-        figures |= _peaks(found, snapshot.settings, lines)
+        lines += _missing(trace)
     if len(found.events) and found.events.time_us is None:
         lines.append("the events have no times")
     missing += [f"device {found.device}: {line}" for line in lines]
@@ -66,30 +65,22 @@ def _totals(found: DeviceSnapshot) -> dict[str, int | None]:
     }
 
 
-def _peaks(found: DeviceSnapshot, settings: Settings, lines: list[str]) -> dict[str, int]:
-    """Return the peaks that follow from the file; a line in ``lines`` says why one does not."""
-    if found.stated_requested_bytes is None:
-        lines.append("requested bytes are not recorded, so there are no peaks")
-        return {}
-    changed = changes_of(found)
-    if changed.contradiction is not None:
-        lines.append(f"{changed.contradiction}, so there are no peaks")
-        return {}
-    if not len(changed.event):
-        if found.state.segment_count:
-            lines.append(
-                "no allocations were recorded (torch.cuda.memory._record_memory_history), so there are no peaks"
-            )
-        return {}
-    if changed.starts_mid_run:
-        lines.append(f"the trace begins in mid-run: its peaks are of {len(found.events)} events, not of the whole job")
-    peaks = {"peak_requested_bytes": peak(changed, changed.requested_bytes, found.stated_requested_bytes)}
-    sizes = block_bytes(found, changed, settings)
-    if sizes is None:
-        lines.append("no peak of active bytes: the sizes of blocks that are gone do not follow from this file")
-    else:
-        peaks["peak_active_bytes"] = peak(changed, sizes, found.stated_active_bytes)
-    return {key: highest.peak_bytes for key, highest in peaks.items() if highest is not None}
+def _bytes(peak: Peak | None) -> int | None:
+    return None if peak is None else peak.peak_bytes
+
+
+def _missing(trace: DeviceTrace) -> list[str]:
+    """Return lines about what does not follow from the trace, or was assumed."""
+    if trace.contradiction is not None:
+        return [f"{trace.contradiction}, so there are no peaks"]
+    lines = [*trace.notes]
+    if trace.peak_requested is None:
+        return lines
+    if trace.starts_mid_run:
+        lines.append(f"the trace begins in mid-run: its peaks are of {trace.event_count} events, not of the whole job")
+    if not trace.active_is_exact:
+        lines.append("no peak of active bytes: the sizes of some blocks that are gone do not follow from this file")
+    return lines
 
 
 def _ooms(snapshot: Snapshot, found: DeviceSnapshot) -> list[dict[str, Any]]:

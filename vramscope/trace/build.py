@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from vramscope.snapshot.columns import DeviceSnapshot, Snapshot
-from vramscope.trace.columns import BEFORE, Allocations, DeviceTrace, SegmentSpans
+from vramscope.trace.columns import BEFORE, Allocations, DeviceTrace, SegmentSpans, TracedSnapshot
 from vramscope.trace.levels import level, peak
 from vramscope.trace.lifetimes import allocations_of
 from vramscope.trace.segments import spans_of
@@ -39,6 +39,11 @@ NO_SEGMENTS = SegmentSpans(
 )
 
 
+def traced(snapshot: Snapshot) -> TracedSnapshot:
+    """Return ``snapshot`` with the traces of its devices."""
+    return TracedSnapshot(snapshot, tuple(trace_of(snapshot, found) for found in snapshot.devices))
+
+
 def trace_of(snapshot: Snapshot, found: DeviceSnapshot) -> DeviceTrace:
     """Return what is known of ``found``, a device of ``snapshot``, over its trace; what does not follow is None and told."""
     if found.contradiction is not None:
@@ -62,6 +67,8 @@ def _with_levels(
     found: DeviceSnapshot, allocations: Allocations, spans: SegmentSpans, wrong_segments: int, notes: tuple[str, ...]
 ) -> DeviceTrace:
     events = len(found.events)
+    if found.state.segment_count and not np.any((allocations.first_event > BEFORE) | (allocations.last_event < events)):
+        notes = (*notes, "no allocations were recorded (torch.cuda.memory._record_memory_history)")
     lifetime = allocations.first_event, allocations.last_event, events
     active, requested = level(allocations.block_bytes, *lifetime), level(allocations.requested_bytes, *lifetime)
     reserved = level(spans.total_bytes, spans.first_event, spans.last_event, events)
@@ -73,7 +80,6 @@ def _with_levels(
         notes = (*notes, line)
     elif np.any(reserved < active):
         return _final_only(found, "more is allocated than reserved at some moments: part of its history is missing")
-    starts_mid_run = bool(np.any(allocations.first_event == BEFORE))
     is_exact = bool(np.all(allocations.is_exact))
     return DeviceTrace(
         device=found.device,
@@ -89,7 +95,7 @@ def _with_levels(
         active_is_exact=is_exact,
         peak_active=peak(active) if is_exact else None,
         peak_requested=peak(requested),
-        starts_mid_run=starts_mid_run,
+        starts_mid_run=bool(np.any(allocations.first_event == BEFORE)),
         contradiction=None,
         notes=notes,
     )

@@ -21,7 +21,7 @@ from typing import Any
 from vramscope.errors import VramscopeError
 from vramscope.snapshot import child
 from vramscope.snapshot.opening import printable
-from vramscope.snapshot.storage import read_snapshot
+from vramscope.snapshot.storage import read_traced
 from vramscope.snapshot.summary import summarize_snapshot
 
 LIMITS = ("2147483648", "20", "1073741824")
@@ -101,7 +101,7 @@ def read(content: bytes, folder: Path) -> tuple[str, dict[str, Any] | None]:
     told = json.loads(output.read_bytes().splitlines()[-1])
     if "error" in told:
         return printable(str(told["error"])), None
-    return "read", summarize_snapshot(read_snapshot(result))
+    return "read", summarize_snapshot(read_traced(result))
 
 
 def _become_child(source: Path, output: Path, result: Path) -> None:

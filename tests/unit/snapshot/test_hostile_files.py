@@ -20,7 +20,7 @@ from tests.segments import segment
 from tests.unit.snapshot.trees import event, small_tree, tree, write
 from vramscope.errors import BadInputError
 from vramscope.snapshot.limits import Limits
-from vramscope.snapshot.opening import open_snapshot
+from vramscope.trace.opening import open_traced
 from vramscope.units import MIB
 
 STRICT = Limits(memory_bytes=1 << 30, seconds=20, unpacked_bytes=64 * MIB)
@@ -41,7 +41,7 @@ def refusal(folder: Path, content: Any, limits: Limits = STRICT) -> str:
     """Return the one line that opening ``content`` ends with."""
     path = write(folder, content)
     with pytest.raises(BadInputError) as raised:
-        open_snapshot(path, limits=limits)
+        open_traced(path, limits=limits)
     line = str(raised.value)
     assert line.startswith(f"{path} ")
     assert "\n" not in line
@@ -193,7 +193,7 @@ def test_values_that_this_version_does_not_know_are_named(tmp_path: Path) -> Non
 
 def test_settings_that_are_none_are_left_out(tmp_path: Path) -> None:
     content = tree(allocator_settings={"good": 1, "deep": {"a": {"b": 1}}, "long": "x" * 100_000, "nan": float("nan")})
-    found = open_snapshot(write(tmp_path, content))
+    found = open_traced(write(tmp_path, content)).snapshot
     assert found.settings == {"good": 1}
     assert found.ignored == {"setting deep": 1, "setting long": 1, "setting nan": 1}
 
@@ -203,7 +203,7 @@ def test_what_is_not_a_file(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     for path, says in ((tmp_path, "is not a file"), (pipe, "is not a file"), (tmp_path / "no\nsuch", "cannot read")):
         with pytest.raises(BadInputError, match=says) as raised:
-            open_snapshot(path)
+            open_traced(path)
         assert str(raised.value).isprintable()
 
 

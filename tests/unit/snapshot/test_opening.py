@@ -17,7 +17,8 @@ from tests.unit.snapshot.trees import event, frame, small_tree, tree, write
 from vramscope.errors import BadInputError
 from vramscope.snapshot.cache import SnapshotCache, cache_folder
 from vramscope.snapshot.columns import Snapshot
-from vramscope.snapshot.opening import OpeningCancelled, Progress, open_snapshot
+from vramscope.snapshot.opening import OpeningCancelled, Progress
+from vramscope.trace.opening import open_traced
 from vramscope.units import MIB
 
 MANY = 1 << 40
@@ -36,7 +37,7 @@ def long_tree(events: int = 20_000) -> dict[str, object]:
 def stages(path: Path, cache: SnapshotCache) -> list[str]:
     """Return the stages that opening ``path`` goes through."""
     seen: list[Progress] = []
-    open_snapshot(path, cache=cache, progress=seen.append)
+    open_traced(path, cache=cache, progress=seen.append)
     assert all(0 <= progress.done <= progress.total for progress in seen)
     return list(dict.fromkeys(progress.stage for progress in seen))
 
@@ -53,14 +54,14 @@ def test_the_second_opening_reads_no_pickle(cache: SnapshotCache, tmp_path: Path
     path = write(tmp_path, long_tree())
     assert stages(path, cache) == ["looking", "reading", "building"]
     assert stages(path, cache) == ["looking"]
-    assert_same(open_snapshot(path), open_snapshot(path, cache=cache))
+    assert_same(open_traced(path).snapshot, open_traced(path, cache=cache).snapshot)
 
 
 def test_a_changed_file_is_read_again_even_with_its_size_and_time_kept(cache: SnapshotCache, tmp_path: Path) -> None:
     # GIVEN a file that was opened
     path = write(tmp_path, small_tree())
     before = path.stat()
-    open_snapshot(path, cache=cache)
+    open_traced(path, cache=cache)
 
     # WHEN one byte of it changes
     content = path.read_bytes()
@@ -68,12 +69,12 @@ def test_a_changed_file_is_read_again_even_with_its_size_and_time_kept(cache: Sn
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     # THEN
-    found = open_snapshot(path, cache=cache)
+    found = open_traced(path, cache=cache).snapshot
     assert found.frames(int(found.devices[0].events.stack[2])) == [("train.py", 8, "backwarp")]
 
 
 def test_the_same_content_under_another_name_is_known(cache: SnapshotCache, tmp_path: Path) -> None:
-    open_snapshot(write(tmp_path, small_tree()), cache=cache)
+    open_traced(write(tmp_path, small_tree()), cache=cache)
     assert stages(write(tmp_path, small_tree(), "copy.pickle"), cache) == ["looking"]
 
 
@@ -85,7 +86,7 @@ def test_the_same_content_under_another_name_is_known(cache: SnapshotCache, tmp_
 def test_a_damaged_entry_is_read_anew(damage: Callable[[bytes], bytes], cache: SnapshotCache, tmp_path: Path) -> None:
     # GIVEN an entry that lost its end, its head or a byte of its header
     path = write(tmp_path, small_tree())
-    open_snapshot(path, cache=cache)
+    open_traced(path, cache=cache)
     (entry,) = (tmp_path / "state" / "parsed").glob("*.columns")
     entry.write_bytes(damage(entry.read_bytes()))
 
@@ -97,18 +98,18 @@ def test_a_damaged_entry_is_read_anew(damage: Callable[[bytes], bytes], cache: S
 def test_the_least_used_entry_goes_first(tmp_path: Path) -> None:
     # GIVEN room for two entries
     paths = [write(tmp_path, long_tree(1000 + n), f"{n}.pickle") for n in range(3)]
-    open_snapshot(paths[0], cache=SnapshotCache(tmp_path / "one", MANY))
+    open_traced(paths[0], cache=SnapshotCache(tmp_path / "one", MANY))
     (entry,) = (tmp_path / "one").glob("*.columns")
     cache = SnapshotCache(tmp_path / "two", int(entry.stat().st_size * 2.5))
 
     # WHEN the first is used again before a third comes
     folder = tmp_path / "two"
     for path in paths[:2]:
-        open_snapshot(path, cache=cache)
+        open_traced(path, cache=cache)
     for age_s, used in enumerate(sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime_ns)):
         os.utime(used, (1000 + age_s, 1000 + age_s))
-    open_snapshot(paths[0], cache=cache)
-    open_snapshot(paths[2], cache=cache)
+    open_traced(paths[0], cache=cache)
+    open_traced(paths[2], cache=cache)
 
     # THEN the second is gone
     assert [stages(path, cache) for path in (paths[0], paths[2])] == [["looking"], ["looking"]]
@@ -117,7 +118,7 @@ def test_the_least_used_entry_goes_first(tmp_path: Path) -> None:
 
 def test_the_cache_is_private_and_holds_no_half_done_file(cache: SnapshotCache, tmp_path: Path) -> None:
     with pytest.raises(BadInputError):
-        open_snapshot(write(tmp_path, b"nothing"), cache=cache)
+        open_traced(write(tmp_path, b"nothing"), cache=cache)
     folder = tmp_path / "state" / "parsed"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert list(folder.iterdir()) == []
@@ -134,7 +135,7 @@ def test_cancelling_stops_at_once_and_leaves_nothing(stage: str, cache: Snapshot
 
     # WHEN
     with pytest.raises(OpeningCancelled):
-        open_snapshot(path, cache=cache, progress=lambda now: seen.append(now.stage), cancelled=lambda: stage in seen)
+        open_traced(path, cache=cache, progress=lambda now: seen.append(now.stage), cancelled=lambda: stage in seen)
 
     # THEN
     assert seen[-1] == stage
@@ -157,7 +158,7 @@ def test_an_exception_of_the_caller_ends_the_child(tmp_path: Path, monkeypatch: 
 
     # WHEN
     with pytest.raises(KeyboardInterrupt):
-        open_snapshot(write(tmp_path, long_tree()), progress=interrupt)
+        open_traced(write(tmp_path, long_tree()), progress=interrupt)
 
     # THEN
     (child,) = children

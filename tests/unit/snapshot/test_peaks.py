@@ -14,6 +14,7 @@ from tests.unit.snapshot.trees import event, oom, tree
 from vramscope.allocator import Allocator, parse_alloc_conf
 from vramscope.snapshot.build import build_snapshot
 from vramscope.snapshot.summary import summarize_snapshot
+from vramscope.trace.build import traced
 from vramscope.units import GIB, KIB, MIB
 
 EXPANDABLE = "expandable_segments:True"
@@ -27,7 +28,7 @@ any_sizes = st.one_of(small_sizes, st.integers(1, 40 * MIB))
 def figures(content: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the figures of device 0, and what is missing."""
     found = build_snapshot(content, container="", file_bytes=GIB, progress=lambda done, total: None)
-    summary = summarize_snapshot(found)
+    summary = summarize_snapshot(traced(found))
     return summary["devices"][0], summary["missing"]
 
 
@@ -135,16 +136,32 @@ def test_pending_frees_count_until_they_are_complete() -> None:
     assert (found["allocated_bytes"], found["active_bytes"]) == (KIB, 2 * KIB)
 
 
-def test_no_peak_of_blocks_where_the_rounding_is_not_recorded_or_a_pool_is_private() -> None:
-    trace = [event("alloc", 0, KIB - 100)]
-    for content in (
-        tree(blocks(KIB), traces=[trace], allocator_settings={}),
-        tree(segment((KIB, "live"), small=True, pool=(0, 1)), traces=[trace]),
-    ):
-        found, missing = figures(content)
-        assert found["peak_requested_bytes"] == KIB - 100
-        assert found["peak_active_bytes"] is None
-        assert any("no peak of active bytes" in line for line in missing)
+def test_where_the_settings_are_not_recorded_the_defaults_are_assumed_and_it_is_said() -> None:
+    # GIVEN a block that is gone, in a file without settings
+    trace = [event("alloc", 0, KIB - 100), event("alloc", KIB, 600), event("free_completed", KIB, 600)]
+    made = segment((KIB, "live"), (2 * MIB - KIB, "free"), small=True)
+    found, missing = figures(tree(made, traces=[trace], allocator_settings={}))
+
+    # THEN
+    assert (found["peak_requested_bytes"], found["peak_active_bytes"]) == (KIB - 100 + 600, 2 * KIB)
+    assert any("assume the defaults" in line for line in missing)
+
+
+@pytest.mark.parametrize(("others", "peak"), [((), None), ((event("alloc", 4 * KIB, 600),), KIB)])
+def test_a_private_pool_may_have_been_made_not_to_split(others: tuple[dict[str, Any], ...], peak: int | None) -> None:
+    # GIVEN a block of a private pool that began where its segment did, and is gone
+    trace = [event("alloc", 0, 600), event("free_completed", 0, 600)]
+
+    # WHEN there is a sign that the pool splits, a block in the middle of a segment, or none
+    ends = [{**other, "action": "free_completed"} for other in others]
+    found, missing = figures(
+        tree(segment((2 * MIB, "free"), small=True, pool=(0, 1)), traces=[[*trace, *others, *ends]])
+    )
+
+    # THEN
+    assert found["peak_requested_bytes"] == 600
+    assert found["peak_active_bytes"] == peak
+    assert any("no peak of active bytes" in line for line in missing) == (peak is None)
 
 
 def test_a_live_block_that_is_not_its_request_rounded_up_says_that_the_rule_does_not_hold() -> None:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from vramscope.errors import BadInputError
-from vramscope.snapshot.opening import open_snapshot
 from vramscope.snapshot.summary import summarize_snapshot
+from vramscope.trace.opening import open_traced
 
 FOLDER = Path(__file__).parents[4] / "shared" / "cases" / "snapshots"
 TOTALS = ("reserved_bytes", "allocated_bytes", "active_bytes")
@@ -43,7 +43,7 @@ needs_cases = pytest.mark.skipif(not ROWS, reason="the published snapshots do no
 
 
 def figures(name: str) -> dict[str, Any]:
-    return summarize_snapshot(open_snapshot(FOLDER / name))
+    return summarize_snapshot(open_traced(FOLDER / name))
 
 
 def device(found: dict[str, Any], number: int = 0) -> dict[str, Any]:
@@ -110,4 +110,4 @@ def test_what_was_made_from_one_of_them_reads_like_it() -> None:
 )
 def test_what_is_broken_is_one_line(name: str, says: str) -> None:
     with pytest.raises(BadInputError, match=says):
-        open_snapshot(FOLDER / name)
+        open_traced(FOLDER / name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.segments import BASE, segment
 from vramscope.snapshot.columns import Snapshot
-from vramscope.snapshot.opening import open_snapshot
+from vramscope.trace.opening import open_traced
 from vramscope.units import MIB
 
 NO_DIVISIONS = {str(1 << bucket): 0 for bucket in range(16)}
@@ -67,4 +67,4 @@ def write(folder: Path, content: Any, name: str = "snapshot.pickle") -> Path:
 
 
 def opened(folder: Path, content: Any) -> Snapshot:
-    return open_snapshot(write(folder, content))
+    return open_traced(write(folder, content)).snapshot
