@@ -57,7 +57,7 @@ def trace_of(snapshot: Snapshot, found: DeviceSnapshot) -> DeviceTrace:
     sizes = block_sizes(found, snapshot.settings, allocations, told_by, None if wrong_segments else spans)
     if sizes.wrong:
         return _final_only(
-            found, f"{sizes.wrong} blocks of the trace lie in each other: part of its history is missing"
+            found, f"{sizes.wrong} blocks of the trace have no room in its segments: part of its history is missing"
         )
     allocations = replace(allocations, block_bytes=sizes.block_bytes, is_exact=sizes.is_exact)
     return _with_levels(found, allocations, spans, wrong_segments, sizes.notes)

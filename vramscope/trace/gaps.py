@@ -17,14 +17,13 @@ _ADD_SEGMENT, _START_BLOCK, _ADD_BLOCK, _REMOVE_BLOCK, _REMOVE_SEGMENT = range(5
 class Gaps(NamedTuple):
     """Columns of shape (N,), 0 where nothing is known.
 
-    ``gap_bytes`` is the free block that an allocation took the front of; for one from before the trace, the space up to the
-    next block that was there then. ``seen_bytes`` is the size of a block behind which another was made: the free block that
-    this one took began where the first one ended. ``wrong`` counts what cannot have been: a block outside of all segments.
+    ``gap_bytes`` is the free block of which an allocation took the front (0: it was not in a segment); for one from before the
+    trace, the space up to the next block that was there then. ``seen_bytes`` is the size of a block right behind which another
+    was made: the free block that this one took began where the first one ended.
     """
 
     gap_bytes: U64
     seen_bytes: U64
-    wrong: int
 
 
 def gaps_of(allocations: Allocations, spans: SegmentSpans, which: Bools, events: int) -> Gaps:
@@ -35,7 +34,7 @@ def gaps_of(allocations: Allocations, spans: SegmentSpans, which: Bools, events:
     for kind, address, number in zip(*(column.tolist() for column in columns), strict=True):
         act[kind](address, number)
     count = len(allocations)
-    return Gaps(_column(space.gap_bytes, count), _column(space.seen_bytes, count), space.wrong)
+    return Gaps(_column(space.gap_bytes, count), _column(space.seen_bytes, count))
 
 
 def _column(values: dict[int, int], count: int) -> U64:
@@ -67,16 +66,16 @@ def _steps(allocations: Allocations, blocks: I64, spans: SegmentSpans, events: i
 
 
 class _Space:
-    """The segments that are there, each with the addresses of its live blocks. Numbers are places of allocations."""
+    """The segments that are there, each with the sorted addresses of its live blocks. Numbers are places of allocations."""
 
     def __init__(self) -> None:
         self.gap_bytes: dict[int, int] = {}
         self.seen_bytes: dict[int, int] = {}
-        self.wrong = 0
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
         self._blocks: dict[int, list[int]] = {}
-        self._number: dict[int, int] = {}
+        # By the address of a live block: its number, and the blocks of its segment.
+        self._live: dict[int, tuple[int, list[int]]] = {}
 
     def add_segment(self, address: int, size: int) -> None:
         insort(self._starts, address)
@@ -85,41 +84,33 @@ class _Space:
 
     def remove_segment(self, address: int, _: int) -> None:
         self._starts.remove(address)
-        self.wrong += bool(self._blocks.pop(address))
-        del self._ends[address]
+        del self._blocks[address], self._ends[address]
 
     def start_block(self, address: int, number: int) -> None:
         """Add a block from before the trace; those behind it are there already."""
         self._insert(address, number)
 
     def add_block(self, address: int, number: int) -> None:
-        """Add a block that took the front of a free one: what lies before it ends here."""
+        """Add a block that took the front of a free one: where it begins, the one before it ends."""
         before = self._insert(address, number)
         if before is not None:
-            self.seen_bytes[self._number[before]] = address - before
+            self.seen_bytes[self._live[before][0]] = address - before
 
-    def remove_block(self, address: int, number: int) -> None:
-        blocks = self._blocks_at(address)
+    def remove_block(self, address: int, _: int) -> None:
+        _, blocks = self._live.pop(address, (0, []))
         place = bisect_left(blocks, address)
-        if place < len(blocks) and blocks[place] == address:
-            del blocks[place]
+        del blocks[place : place + 1]
 
     def _insert(self, address: int, number: int) -> int | None:
-        """Note the gap up to what lies behind, and return the block before it in its segment."""
+        """Note the gap up to what lies behind, and return the address of the block before it in its segment."""
         place = bisect_right(self._starts, address)
         start = self._starts[place - 1] if place else 0
         end = self._ends.get(start, 0)
         if address >= end:
-            self.wrong += 1
             return None
         blocks = self._blocks[start]
-        place = bisect_right(blocks, address)
+        place = bisect_left(blocks, address)
         self.gap_bytes[number] = (blocks[place] if place < len(blocks) else end) - address
-        before = blocks[place - 1] if place else None
         blocks.insert(place, address)
-        self._number[address] = number
-        return before
-
-    def _blocks_at(self, address: int) -> list[int]:
-        place = bisect_right(self._starts, address)
-        return self._blocks.get(self._starts[place - 1], []) if place else []
+        self._live[address] = (number, blocks)
+        return blocks[place - 1] if place else None

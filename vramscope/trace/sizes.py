@@ -49,7 +49,7 @@ def block_sizes(
     sizes, is_exact, wrong = np.where(known, final_bytes, rounded), is_exact | known, 0
     if spans is not None and np.any(is_large & ~is_exact):
         gaps = gaps_of(allocations, spans, is_large, len(found.events))
-        wrong = gaps.wrong + int(np.count_nonzero(is_large & (gaps.gap_bytes < sizes)))
+        wrong = int(np.count_nonzero(is_large & (gaps.gap_bytes < sizes)))
         certain = np.where(known, final_bytes, gaps.seen_bytes)
         by_rule, follows = _by_rule(allocations, rounded, splits, rules, gaps)
         if not rounding_holds or np.any(follows & (certain > 0) & (by_rule != certain)):
