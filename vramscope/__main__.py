@@ -15,7 +15,16 @@ from vramscope.demo.settings import DemoSettings
 from vramscope.errors import VramscopeError, with_place
 
 # What each subcommand needs beyond the base install, which has no dependency; see pyproject.toml.
-EXTRAS = {"serve": "serve", "collect": "serve", "demo": "serve,demo", "info": "analysis"}
+EXTRAS = {
+    "serve": "serve",
+    "collect": "serve",
+    "demo": "serve,demo",
+    "info": "analysis",
+    "diff": "analysis",
+    "report": "analysis",
+}
+# The commands that are one module of vramscope.cli each.
+PLAIN = ("oom", "info", "diff", "report")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,9 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         put_application_on_path()
-        return {"serve": serve, "collect": collect, "demo": demo, "oom": oom, "info": info}[arguments.command](
-            arguments
-        )
+        if arguments.command in PLAIN:
+            return int(_late(f"vramscope.cli.{arguments.command}").run(arguments))
+        return {"serve": serve, "collect": collect, "demo": demo}[arguments.command](arguments)
     except VramscopeError as error:
         return complain(str(error))
     except ModuleNotFoundError as error:
@@ -86,16 +95,6 @@ def demo(arguments: argparse.Namespace) -> int:
         runtime_folder=arguments.runtime_dir,
     )
     return int(_late("vramscope.demo.main").run(settings))
-
-
-def oom(arguments: argparse.Namespace) -> int:
-    """Read pasted out-of-memory messages and memory summaries."""
-    return int(_late("vramscope.cli.oom").run(arguments))
-
-
-def info(arguments: argparse.Namespace) -> int:
-    """Print the figures of a snapshot file."""
-    return int(_late("vramscope.cli.info").run(arguments))
 
 
 def _late(module: str) -> Any:

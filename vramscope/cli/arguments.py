@@ -13,6 +13,9 @@ from vramscope.errors import BadInputError
 from vramscope.units import format_bytes, parse_bytes
 
 EPILOG = "In the job: import vramscope; vramscope.attach(model, optimizer)"
+SNAPSHOT_HELP = "what torch.cuda.memory._dump_snapshot wrote; also JSON, HTML, gzip, zstd"
+DEVICE_HELP = "the number of its GPU (the first in use)"
+MOMENT_HELP = "end, peak, oom (the last out-of-memory) or the number of an event"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,13 +32,15 @@ def build_parser() -> argparse.ArgumentParser:
     _add_demo(commands.add_parser("demo", help="show the dashboard over a training job on a simulated GPU"))
     _add_oom(commands.add_parser("oom", help="read pasted out-of-memory messages and memory_summary() tables"))
     _add_info(commands.add_parser("info", help="print the figures of a memory snapshot's file"))
+    _add_diff(commands.add_parser("diff", help="print what differs between two snapshots, or two moments of one"))
+    _add_report(commands.add_parser("report", help="write a snapshot as one HTML file, for a ticket or a chat"))
     return parser
 
 
 def _add_folders(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runtime-dir",
-        type=_folder,
+        type=_absolute,
         default=paths.runtime_folder().absolute(),
         help="the folder of the collector's socket (VRAMSCOPE_RUNTIME_DIR; now %(default)s)",
     )
@@ -45,7 +50,7 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
 def _add_state_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state-dir",
-        type=_folder,
+        type=_absolute,
         default=paths.state_folder().absolute(),
         help="the folder of the history and the snapshots (VRAMSCOPE_STATE_DIR; now %(default)s)",
     )
@@ -111,7 +116,7 @@ def _add_oom(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the facts as JSON, in bytes with their tolerance")
 
 
-def _folder(text: str) -> Path:
+def _absolute(text: str) -> Path:
     # Absolute, since other processes are started in other folders and told of it.
     return Path(text).absolute()
 
@@ -123,10 +128,38 @@ def _whole(text: str) -> int:
 
 
 def _add_info(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", type=Path, help="what torch.cuda.memory._dump_snapshot wrote; also JSON, HTML, gzip, zstd"
-    )
+    parser.add_argument("file", type=Path, help=SNAPSHOT_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON, in bytes")
+    _add_state_folder(parser)
+
+
+def _add_diff(parser: argparse.ArgumentParser) -> None:
+    for side in ("a", "b"):
+        parser.add_argument(side, type=Path, metavar=side.upper(), help=SNAPSHOT_HELP)
+    for side in ("a", "b"):
+        parser.add_argument(f"--device-{side}", type=_whole, metavar="N", help=DEVICE_HELP)
+        parser.add_argument(f"--at-{side}", default="end", metavar="MOMENT", help=f"{MOMENT_HELP} (%(default)s)")
+    parser.add_argument(
+        "--ignore-lines",
+        action="store_true",
+        help="take frames of one file and function as the same, whatever their line",
+    )
+    parser.add_argument("--top", type=_positive, metavar="N", help="rows of each table (15; with --json all)")
+    parser.add_argument("--json", action="store_true", help="print JSON, in bytes")
+    _add_state_folder(parser)
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help=SNAPSHOT_HELP)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the HTML file to write")
+    parser.add_argument(
+        "--device", type=_whole, metavar="N", help="(one that ran out of memory, else the first in use)"
+    )
+    parser.add_argument(
+        "--at", metavar="MOMENT", help=f"{MOMENT_HELP} (the last out-of-memory, else the peak, else the end)"
+    )
+    parser.add_argument("--shorten-paths", action="store_true", help="leave folders of this machine out of file names")
+    parser.add_argument("--force", action="store_true", help="replace a file that is no report of vramscope, too")
     _add_state_folder(parser)
 
 

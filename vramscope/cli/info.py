@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable
 from typing import Any
 
-from vramscope.errors import BadInputError
-from vramscope.snapshot.cache import CACHE_LIMIT_BYTES, SnapshotCache, cache_folder
-from vramscope.snapshot.opening import Progress, printable, shown
+from vramscope.cli.opening import open_file
+from vramscope.cli.printing import print_out
+from vramscope.snapshot.opening import printable, shown
 from vramscope.snapshot.summary import summarize_snapshot
-from vramscope.trace.opening import open_traced
 from vramscope.units import MISSING, format_bytes
 
 # (heading, key); bytes where the key says so.
@@ -33,38 +30,9 @@ COLUMNS = (
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what ``arguments`` ask for. Raises BadInputError with one line where the file cannot be read."""
-    try:
-        cache = SnapshotCache(cache_folder(arguments.state_dir), CACHE_LIMIT_BYTES)
-    except BadInputError as error:
-        sys.stderr.write(f"vramscope: parsed columns are not kept for the next time: {error}\n")
-        cache = None
-    with _ProgressLine() as progress:
-        traced = open_traced(arguments.file, cache=cache, progress=progress)
-    found = {"file": shown(arguments.file), **summarize_snapshot(traced)}
-    sys.stdout.write((json.dumps(found, indent=1) if arguments.json else "\n".join(text_lines(found))) + "\n")
+    found = {"file": shown(arguments.file), **summarize_snapshot(open_file(arguments.file, arguments.state_dir))}
+    print_out(json.dumps(found, indent=1) if arguments.json else "\n".join(text_lines(found)))
     return 0
-
-
-class _ProgressLine:
-    """Shows how far it is on a terminal, and takes the line away at the end."""
-
-    def __init__(self) -> None:
-        self._shows = sys.stderr.isatty()
-
-    def __enter__(self) -> Callable[[Progress], None]:
-        return self._show
-
-    def __exit__(self, *_: object) -> None:
-        self._write("")
-
-    def _show(self, progress: Progress) -> None:
-        percent = 100 * progress.done // max(progress.total, 1)
-        self._write(f"{progress.stage} {min(percent, 100)} %")
-
-    def _write(self, text: str) -> None:
-        if self._shows:
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
 
 
 def text_lines(found: dict[str, Any]) -> list[str]:

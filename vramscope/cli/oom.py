@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import codecs
 import json
-import os
 import sys
 from pathlib import Path
 
+from vramscope.cli.printing import print_out
 from vramscope.errors import BadInputError
 from vramscope.memory_summary import read_summaries
 from vramscope.oom_reading import describe, describe_table
@@ -33,17 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         parts = [describe(message) for message in messages] + [describe_table(table) for table in tables]
         shown = "\n\n".join("\n".join(lines) for lines in parts)
-    _print(shown)
+    print_out(shown)
     return 0
-
-
-def _print(shown: str) -> None:
-    try:
-        sys.stdout.write(f"{shown}\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, as head, has seen enough; what is left in the buffer must not fail again at the exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _name(file: str) -> str:

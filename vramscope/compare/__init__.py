@@ -1,0 +1,1 @@
+"""Two sides of a comparison: files, moments of one file, or ranks."""

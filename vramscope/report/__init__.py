@@ -1,0 +1,1 @@
+"""A snapshot as one HTML file that needs no network and no script."""
