@@ -13,10 +13,11 @@ import numpy as np
 
 from vramscope.errors import BadInputError
 from vramscope.snapshot.columns import HOST, Annotations, Settings, Snapshot, Texts
+from vramscope.snapshot.event_stacks import is_beside, read_event_stacks
 from vramscope.snapshot.events import EventColumns
 from vramscope.snapshot.fields import Codes, Ignored, Table
 from vramscope.snapshot.segments import SegmentList, device_snapshot, read_segments
-from vramscope.snapshot.stacks import StackTable
+from vramscope.snapshot.stacks import CHUNK, StackTable
 from vramscope.snapshot.versions import guess_version
 
 TOP_KEYS = (
@@ -27,8 +28,8 @@ TOP_KEYS = (
     "host_segments",
     "host_traces",
 )
-# So many events at a time stay in the processor's cache.
-CHUNK = 4096
+# Memory is what a file with more events than this runs out of; taking those of a smaller one apart costs a quarter of a second.
+EVENTS_KEPT = 2_000_000
 # No record is shorter than this in a file, so more records than that are references to the same few.
 LEAST_RECORD_BYTES = 8
 MAX_DEVICES = 1024
@@ -51,38 +52,44 @@ class _Shared:
 def build_snapshot(
     tree: Any, *, container: str, file_bytes: int, progress: Progress, notes: Sequence[str] = ()
 ) -> Snapshot:
-    """Return the columns of ``tree``: a snapshot's dict, or a bare segment list. Traces are taken out of it on the way.
+    """Return the columns of ``tree``: a snapshot's dict, or a bare segment list. Long traces are emptied on the way.
 
-    ``file_bytes`` is the size of what ``tree`` was read from; ``progress`` is called with the events done and all of
-    them. Raises BadInputError with what is wrong, as "its …", for a line that begins with the file's name.
+    ``file_bytes`` is the size of what ``tree`` was read from; ``progress`` is called with the work done and all of
+    it, in events. Raises BadInputError with what is wrong, as "its …", for a line that begins with the file's name.
     """
     is_list = isinstance(tree, list)
     top = _top(tree)
-    traces = _traces(top.pop("device_traces", []))
-    traces.append(top.pop("host_traces", []))
+    traces = _traces(top.get("device_traces", []))
+    traces.append(top.get("host_traces", []))
     tables = Table("segment", top["segments"]), Table("host segment", top.get("host_segments", []))
     _check_counts(tables, traces, file_bytes)
 
     texts, ignored = Codes(), Ignored()
     shared = _Shared(texts, StackTable(texts, ignored), ignored)
     segments, host_segments = (read_segments(table, shared.stacks, ignored) for table in tables)
-    columns = _read_traces(traces, shared, progress)
-    host_columns = columns.pop()
+    step = _counter(traces, progress)
+    wait_for_stacks = read_event_stacks(traces, shared.stacks, texts, ignored, step)
+    columns = _read_traces(traces, shared, step)
+    event_stacks, stacks = wait_for_stacks()
+    host_events = columns.pop().build(event_stacks.pop())
     annotations = _annotations(top.get("external_annotations", []), shared)
     settings = _settings(top.get("allocator_settings", {}), ignored)
     for key in top.keys() - set(TOP_KEYS):
         ignored.add("top-level key", key)
 
     devices = _device_numbers(segments, len(columns))
-    no_events = EventColumns(texts, shared.stacks, ignored)
-    events = [(columns[number] if number < len(columns) else no_events).build() for number in devices]
-    host = device_snapshot(host_segments, HOST, host_columns.build())
+    events = [column.build(stack) for column, stack in zip(columns, event_stacks, strict=True)]
+    no_events = EventColumns(texts, ignored).build(np.empty(0, np.int32))
+    of_devices = [events[number] if number < len(events) else no_events for number in devices]
+    host = device_snapshot(host_segments, HOST, host_events)
     return Snapshot(
         container=container,
         torch_version_guess=_guess(top, is_list, segments, columns),
-        devices=tuple(device_snapshot(segments, number, trace) for number, trace in zip(devices, events, strict=True)),
+        devices=tuple(
+            device_snapshot(segments, number, trace) for number, trace in zip(devices, of_devices, strict=True)
+        ),
         host=host if host.state.segment_count or len(host.events) else None,
-        stacks=shared.stacks.build(),
+        stacks=stacks,
         texts=_texts(texts),
         annotations=annotations,
         settings=settings,
@@ -114,17 +121,29 @@ def _check_counts(tables: Sequence[Table], traces: Sequence[Sequence[Any]], file
         raise BadInputError("it repeats the same few records without end")
 
 
-def _read_traces(traces: list[list[Any]], shared: _Shared, progress: Progress) -> list[EventColumns]:
-    """Return the columns of each trace, and empty ``traces`` on the way: memory is what a large file runs out of."""
-    total, done = sum(map(len, traces)), 0
+def _counter(traces: Sequence[Sequence[Any]], progress: Progress) -> Callable[[int], None]:
+    """Return what is told of events that are done, each once or, where their stacks are read here too, twice."""
+    total, done = sum(map(len, traces)) * (1 if is_beside(traces) else 2), 0
+
+    def step(events: int) -> None:
+        nonlocal done
+        done += events
+        progress(done, total)
+
+    return step
+
+
+def _read_traces(traces: list[list[Any]], shared: _Shared, step: Callable[[int], None]) -> list[EventColumns]:
+    """Return the columns of each trace, and empty ``traces`` on the way where they are long."""
+    total = sum(map(len, traces))
     columns = []
     for place, trace in enumerate(traces):
-        columns.append(EventColumns(shared.texts, shared.stacks, shared.ignored))
+        columns.append(EventColumns(shared.texts, shared.ignored))
         for start in range(0, len(trace), CHUNK):
             columns[-1].add(trace[start : start + CHUNK])
-            done += min(CHUNK, len(trace) - start)
-            progress(done, total)
-        traces[place] = []
+            step(min(CHUNK, len(trace) - start))
+        if total > EVENTS_KEPT:
+            traces[place] = []
     return columns
 
 

@@ -1,4 +1,4 @@
-"""Trace entries of one device → columns."""
+"""Trace entries of one device → columns; their stacks are read by themselves."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vramscope.snapshot.columns import ACTION_CODE, UNKNOWN_ACTION, Events
+from vramscope.snapshot.columns import ACTION_CODE, I32, UNKNOWN_ACTION, Events
 from vramscope.snapshot.fields import MASK_64, Codes, Ignored, Table
-from vramscope.snapshot.stacks import StackTable
 
 OOM = ACTION_CODE["oom"]
 # Later releases added these; a column is there if every event has the key. The letter is the array's type.
@@ -18,11 +17,11 @@ OPTIONAL = {"time_us": "q", "pool_id": "Q", "compile_context": "i", "user_metada
 
 
 class EventColumns:
-    """Grows the columns of one trace; ``texts`` and ``stacks`` are the whole snapshot's."""
+    """Grows the columns of one trace; ``texts`` are the whole snapshot's."""
 
-    def __init__(self, texts: Codes, stacks: StackTable, ignored: Ignored) -> None:
-        self._texts, self._stacks, self._ignored = texts, stacks, ignored
-        self._action, self._stack = array("B"), array("i")
+    def __init__(self, texts: Codes, ignored: Ignored) -> None:
+        self._texts, self._ignored = texts, ignored
+        self._action = array("B")
         self._address, self._size, self._stream = array("Q"), array("Q"), array("Q")
         self._oom_event, self._oom_free = array("I"), array("Q")
         self._optional = {key: array(letter) for key, letter in OPTIONAL.items()}
@@ -42,7 +41,7 @@ class EventColumns:
         self._address.extend(table.unsigned("addr"))
         self._size.extend(table.sizes("size"))
         self._stream.extend(table.unsigned("stream"))
-        self._stack.frombytes(self._stacks.codes(table.lists("frames")).tobytes())
+        table.lists("frames")
         for key, column in list(self._optional.items()):
             if table.has(key):
                 column.extend(self._read(table, key))
@@ -54,8 +53,8 @@ class EventColumns:
         """Return the keys of later releases that every event had."""
         return set(self._optional) if len(self) else set()
 
-    def build(self) -> Events:
-        """Return the columns."""
+    def build(self, stack: I32) -> Events:
+        """Return the columns, with ``stack`` the stack of each event."""
         columns = {key: np.asarray(column) for key, column in self._optional.items()}
         pool = columns.pop("pool_id", None)
         if pool is not None:
@@ -65,7 +64,7 @@ class EventColumns:
             address=np.asarray(self._address),
             size_bytes=np.asarray(self._size),
             stream=np.asarray(self._stream),
-            stack=np.asarray(self._stack),
+            stack=stack,
             oom_event=np.asarray(self._oom_event),
             oom_device_free_bytes=np.asarray(self._oom_free),
             **columns,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -38,6 +38,10 @@ class Ignored:
         if label not in self._counts and len(self._counts) >= MAX_NAMES:
             label = "others"
         self._counts[label] += count
+
+    def update(self, counts: Mapping[str, int]) -> None:
+        """Add what was counted elsewhere, by label."""
+        self._counts.update(counts)
 
     def as_dict(self) -> dict[str, int]:
         return dict(self._counts)
@@ -105,7 +109,11 @@ class Table:
 
     def codes(self, key: str, known: dict[str, int]) -> array[int]:
         """Return the code of each text in ``known`` (a Codes takes new ones); others are bad input."""
+        values = self.values(key)
         try:
+            # Most often one text stands everywhere; what equals a text is one.
+            if values and type(values[0]) is str and values.count(values[0]) == len(values):
+                return array("i", [known[values[0]]]) * len(values)
             return array("i", map(known.__getitem__, self._typed(key, str)))
         except KeyError as unknown:
             raise self._bad(key, f"{unknown.args[0][:MAX_NAME_LENGTH]!r}, which this version does not know") from None

@@ -46,13 +46,17 @@ class ReaderChild:
             stdin=file,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            # It may have a second process, which goes with it.
+            start_new_session=True,
         )
 
     def __enter__(self) -> ReaderChild:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
+        # Once waited for, its number may be another's.
+        if self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
