@@ -127,10 +127,12 @@ def sites_of(snapshot: Snapshot) -> I32:
 
 
 def frame_label(snapshot: Snapshot, frame: int) -> str:
-    """Return a frame as "function (file:line)", without the line where there is none."""
+    """Return a frame as "function (file:line)", without what it does not have, as many of C++ do."""
     table, texts = snapshot.stacks, snapshot.texts
     file, line = texts.get(int(table.frame_file[frame])), int(table.frame_line[frame])
     function = texts.get(int(table.frame_name[frame]))
+    if file in ("", "??"):
+        return function
     return f"{function} ({file}:{line})" if line else f"{function} ({file})"
 
 

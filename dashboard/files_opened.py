@@ -1,0 +1,79 @@
+"""A snapshot that is open, with what its views share, each worked out once when it is first asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from functools import cached_property
+from typing import Any
+
+from vramscope.errors import BadInputError
+from vramscope.snapshot.columns import I32, Snapshot
+from vramscope.snapshot.summary import summarize_snapshot
+from vramscope.trace.categories import StackRules, rules_of, sites_of
+from vramscope.trace.columns import DeviceTrace, Moment, TracedSnapshot
+from vramscope.trace.moment import moment_at
+from vramscope.trace.timeline_view import Timeline, timeline_of
+
+# The map, the stacks and the tables of one page are of the same moment; a few more serve other tabs.
+MOMENTS_KEPT = 4
+
+
+class OpenedFile:
+    """One snapshot; ``devices`` are by number. Two threads that ask at once may both work a thing out, to the same result."""
+
+    def __init__(self, traced: TracedSnapshot) -> None:
+        self.traced = traced
+        self.devices = {trace.device: OpenedDevice(self, trace) for trace in traced.traces}
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.traced.snapshot
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        return summarize_snapshot(self.traced)
+
+    @cached_property
+    def rules(self) -> StackRules:
+        return rules_of(self.snapshot)
+
+    @cached_property
+    def sites(self) -> I32:
+        return sites_of(self.snapshot)
+
+
+class OpenedDevice:
+    """One device of an open snapshot."""
+
+    def __init__(self, file: OpenedFile, trace: DeviceTrace) -> None:
+        self.file, self.trace = file, trace
+        self._moments: OrderedDict[int, Moment] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @cached_property
+    def timeline(self) -> Timeline | None:
+        return timeline_of(self.trace)
+
+    @property
+    def last_event(self) -> int:
+        """The event whose moment is the final state; BEFORE where there are no events."""
+        return self.trace.event_count - 1
+
+    @property
+    def tells_moments(self) -> bool:
+        """Whether any moment can be shown, and not only the end."""
+        return self.trace.contradiction is None and self.trace.reserved_bytes is not None
+
+    def moment(self, event: int) -> Moment:
+        """Return the moment after ``event``. Raises BadInputError with one line where the trace does not tell it."""
+        if not -1 <= event <= self.last_event:
+            raise BadInputError(f"there is no event {event}: this trace has {self.trace.event_count}")
+        with self._lock:
+            found = self._moments.get(event)
+            if found is None:
+                found = self._moments[event] = moment_at(self.trace, event)
+            self._moments.move_to_end(event)
+            while len(self._moments) > MOMENTS_KEPT:
+                self._moments.popitem(last=False)
+            return found
