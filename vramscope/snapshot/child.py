@@ -47,10 +47,7 @@ def main(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - whatever a damaged file makes pickle, json, gzip or zstd raise
         reason = f"{type(error).__name__}: {str(error)[:MAX_REASON_LENGTH]}"
         _tell({"error": f"it is cut off or damaged ({reason}); {DUMP_AGAIN}"})
-    else:
-        _tell({"done": True})
-    sys.stdout.flush()
-    # Taking a million dicts apart would cost a second.
+    # Taking what is left apart would cost a second.
     os._exit(0)
 
 
@@ -71,6 +68,8 @@ def _read(result: str, unpacked_bytes: int) -> None:
         raise RefusedError(
             f"its columns cannot be written to {folder}: {error.strerror}; set VRAMSCOPE_STATE_DIR"
         ) from None
+    # Here, and not in main(): at this function's end its million dicts are taken apart, and nobody shall wait for that.
+    _tell({"done": True})
 
 
 def _reporter(stage: str) -> Callable[[int, int], None]:

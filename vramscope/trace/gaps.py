@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from array import array
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 import numpy as np
@@ -28,19 +29,36 @@ class Gaps(NamedTuple):
 
 def gaps_of(allocations: Allocations, spans: SegmentSpans, which: Bools, events: int) -> Gaps:
     """Follow the allocations ``which`` (N,), all those in the plain segments of the large pool, through a trace of ``events``."""
-    space = _Space()
-    act = (space.add_segment, space.start_block, space.add_block, space.remove_block, space.remove_segment)
+    gap_bytes, seen_bytes = (array("Q", bytes(8 * len(allocations))) for _ in range(2))
+    # The segments by their starts, each with the addresses of its live blocks and, as the last, its end.
+    starts: list[int] = []
+    segments: list[list[int]] = []
+    # By the address of a live block: the addresses of its segment, and the place of its allocation.
+    around: dict[int, list[int]] = {}
+    place_of: dict[int, int] = {}
     columns = _steps(allocations, np.flatnonzero(which), spans, events)
     for kind, address, number in zip(*(column.tolist() for column in columns), strict=True):
-        act[kind](address, number)
-    count = len(allocations)
-    return Gaps(_column(space.gap_bytes, count), _column(space.seen_bytes, count))
-
-
-def _column(values: dict[int, int], count: int) -> U64:
-    column = np.zeros(count, np.uint64)
-    column[np.fromiter(values.keys(), np.int64, len(values))] = np.fromiter(values.values(), np.uint64, len(values))
-    return column
+        if kind == _REMOVE_BLOCK:
+            addresses = around.pop(address, None)
+            if addresses is not None:
+                del addresses[bisect_left(addresses, address)]
+            continue
+        place = bisect_right(starts, address)
+        if kind == _ADD_SEGMENT:
+            starts.insert(place, address)
+            segments.insert(place, [address + number])
+        elif kind == _REMOVE_SEGMENT:
+            del starts[place - 1], segments[place - 1]
+        elif place and address < segments[place - 1][-1]:
+            around[address] = addresses = segments[place - 1]
+            at = bisect_left(addresses, address)
+            gap_bytes[number] = addresses[at] - address
+            if at and kind == _ADD_BLOCK:
+                before = addresses[at - 1]
+                seen_bytes[place_of[before]] = address - before
+            addresses.insert(at, address)
+            place_of[address] = number
+    return Gaps(np.asarray(gap_bytes), np.asarray(seen_bytes))
 
 
 def _steps(allocations: Allocations, blocks: I64, spans: SegmentSpans, events: int) -> tuple[I64, U64, U64]:
@@ -63,54 +81,3 @@ def _steps(allocations: Allocations, blocks: I64, spans: SegmentSpans, events: i
     kind = np.repeat(np.arange(len(moment)), [len(one) for one in moment])
     order = np.argsort(np.concatenate(moment), kind="stable")
     return kind[order], np.concatenate(address)[order], np.concatenate(number)[order]
-
-
-class _Space:
-    """The segments that are there, each with the sorted addresses of its live blocks. Numbers are places of allocations."""
-
-    def __init__(self) -> None:
-        self.gap_bytes: dict[int, int] = {}
-        self.seen_bytes: dict[int, int] = {}
-        self._starts: list[int] = []
-        self._ends: dict[int, int] = {}
-        self._blocks: dict[int, list[int]] = {}
-        # By the address of a live block: its number, and the blocks of its segment.
-        self._live: dict[int, tuple[int, list[int]]] = {}
-
-    def add_segment(self, address: int, size: int) -> None:
-        insort(self._starts, address)
-        self._ends[address] = address + size
-        self._blocks[address] = []
-
-    def remove_segment(self, address: int, _: int) -> None:
-        self._starts.remove(address)
-        del self._blocks[address], self._ends[address]
-
-    def start_block(self, address: int, number: int) -> None:
-        """Add a block from before the trace; those behind it are there already."""
-        self._insert(address, number)
-
-    def add_block(self, address: int, number: int) -> None:
-        """Add a block that took the front of a free one: where it begins, the one before it ends."""
-        before = self._insert(address, number)
-        if before is not None:
-            self.seen_bytes[self._live[before][0]] = address - before
-
-    def remove_block(self, address: int, _: int) -> None:
-        _, blocks = self._live.pop(address, (0, []))
-        place = bisect_left(blocks, address)
-        del blocks[place : place + 1]
-
-    def _insert(self, address: int, number: int) -> int | None:
-        """Note the gap up to what lies behind, and return the address of the block before it in its segment."""
-        place = bisect_right(self._starts, address)
-        start = self._starts[place - 1] if place else 0
-        end = self._ends.get(start, 0)
-        if address >= end:
-            return None
-        blocks = self._blocks[start]
-        place = bisect_left(blocks, address)
-        self.gap_bytes[number] = (blocks[place] if place < len(blocks) else end) - address
-        blocks.insert(place, address)
-        self._live[address] = (number, blocks)
-        return blocks[place - 1] if place else None
