@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from vramscope.errors import BadInputError
-from vramscope.snapshot.columns import I32, Snapshot
+from vramscope.snapshot.columns import I32, I64, Snapshot
 from vramscope.snapshot.summary import summarize_snapshot
 from vramscope.trace.categories import StackRules, rules_of, sites_of
 from vramscope.trace.columns import DeviceTrace, Moment, TracedSnapshot
+from vramscope.trace.described import Described
 from vramscope.trace.moment import moment_at
 from vramscope.trace.timeline_view import Timeline, timeline_of
 
 # The map, the stacks and the tables of one page are of the same moment; a few more serve other tabs.
 MOMENTS_KEPT = 4
+# Orders of the tables of a million rows, which the grid asks for page by page.
+ORDERS_KEPT = 4
+
+Value = TypeVar("Value")
 
 
 class OpenedFile:
@@ -48,8 +54,12 @@ class OpenedDevice:
 
     def __init__(self, file: OpenedFile, trace: DeviceTrace) -> None:
         self.file, self.trace = file, trace
-        self._moments: OrderedDict[int, Moment] = OrderedDict()
-        self._lock = threading.Lock()
+        self._moments: _Newest[Moment] = _Newest(MOMENTS_KEPT)
+        self._orders: _Newest[I64] = _Newest(ORDERS_KEPT)
+
+    @cached_property
+    def described(self) -> Described:
+        return Described(self.file.snapshot, self.trace, self.file.rules, self.file.sites)
 
     @cached_property
     def timeline(self) -> Timeline | None:
@@ -69,11 +79,26 @@ class OpenedDevice:
         """Return the moment after ``event``. Raises BadInputError with one line where the trace does not tell it."""
         if not -1 <= event <= self.last_event:
             raise BadInputError(f"there is no event {event}: this trace has {self.trace.event_count}")
+        return self._moments.get(event, lambda: moment_at(self.trace, event))
+
+    def kept(self, key: Hashable, make: Callable[[], I64]) -> I64:
+        """Return the order of a table, made by ``make`` where it is not one of the last few."""
+        return self._orders.get(key, make)
+
+
+class _Newest(Generic[Value]):
+    """Keeps the values that were asked for last; one at a time is made."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         with self._lock:
-            found = self._moments.get(event)
-            if found is None:
-                found = self._moments[event] = moment_at(self.trace, event)
-            self._moments.move_to_end(event)
-            while len(self._moments) > MOMENTS_KEPT:
-                self._moments.popitem(last=False)
-            return found
+            if key not in self._values:
+                self._values[key] = make()
+            self._values.move_to_end(key)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+            return self._values[key]
