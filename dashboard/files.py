@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from collectors.settings import dumps_folder as dumps_folder_of
 from dashboard.files_opened import OpenedFile
 from dashboard.files_opening import CLOSED, OPEN, RUNNING, Opening, OpeningState
 from dashboard.files_remembered import COMMAND_LINE, JOB, UPLOAD, FileRecord, Remembered, record_of
@@ -40,14 +39,14 @@ class UnknownFile(BadInputError):
 class SnapshotFiles:
     """Opens registered files and no others; at most MOST_OPEN stay in memory. Safe for any number of threads."""
 
-    def __init__(self, state_folder: Path, live: LiveData, dumps_folder: Path | None = None) -> None:
-        """Raises BadInputError with one line where the state folder cannot be used."""
+    def __init__(self, state_folder: Path, live: LiveData, *, dumps_folder: Path) -> None:
+        """``dumps_folder`` is where jobs' dumps lie. Raises BadInputError with one line where the state folder cannot be used."""
         make_private_folder(state_folder, variable="VRAMSCOPE_STATE_DIR")
         self.uploads = Uploads(state_folder / "uploads")
         self._cache = SnapshotCache(cache_folder(state_folder), CACHE_LIMIT_BYTES)
         self._remembered = Remembered(state_folder / "opened-files.json")
         self._live = live
-        self._dumps_folder = (dumps_folder or dumps_folder_of(state_folder)).resolve()
+        self._dumps_folder = dumps_folder.resolve()
         self._dumps: dict[str, FileRecord] = {}
         self._openings: dict[str, Opening] = {}
         self._opened: OrderedDict[str, OpenedFile] = OrderedDict()
