@@ -11,24 +11,33 @@ if __name__ == "__main__":
     sys.exit(main(["serve", *sys.argv[1:]]))
 
 import os
+import re
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import dash
 import flask
+from dash.development.base_component import Component
 
 import dashboard.api
 import dashboard.auth
 import dashboard.callbacks
+import dashboard.callbacks.postmortem
 import dashboard.failures
 import dashboard.headers
 import dashboard.page_routes
+import dashboard.postmortem_routes
 from collectors.gateway import Gateway
 from collectors.launch import ensure_running
 from collectors.settings import CollectorSettings, dumps_folder
 from dashboard import serving
+from dashboard.files import SnapshotFiles
+from layouts import live as live_layout
+from layouts import postmortem as postmortem_layout
 from layouts import shell
 from vramscope.records import LiveData
 
@@ -40,12 +49,13 @@ class AppSettings:
     """What the application is told at its start.
 
     ``token`` opens every route but ``/healthz``. ``dumps_folder`` is where jobs' snapshot files lie; nothing outside it
-    is ever handed out. ``hosts`` are names by which this machine may be addressed besides localhost and IP addresses.
-    ``base_path`` begins and ends with a slash.
+    is ever handed out. ``state_folder`` is where uploads and what was read of snapshots are kept. ``hosts`` are names by
+    which this machine may be addressed besides localhost and IP addresses. ``base_path`` begins and ends with a slash.
     """
 
     token: str
     dumps_folder: Path
+    state_folder: Path
     hosts: tuple[str, ...] = ()
     base_path: str = "/"
 
@@ -64,26 +74,43 @@ class ServeSettings:
 
 
 def create_app(live: LiveData, settings: AppSettings) -> dash.Dash:
-    """Return the Dash application over ``live``; its WSGI callable is ``.server``."""
+    """Return the application of the *Live* page; its WSGI callable, ``.server``, answers for all pages.
+
+    Each page is a Dash application of its own on the one server, so that none loads or waits for another's parts.
+    """
     server = flask.Flask("vramscope")
+    files = SnapshotFiles(settings.state_folder, live, settings.dumps_folder)
+    live_page = _page(server, shell.LIVE, "live", live_layout.layout, settings.base_path)
+    dashboard.callbacks.register(live_page, live)
+    postmortem_page = _page(server, shell.POSTMORTEM, "postmortem", postmortem_layout.layout, settings.base_path)
+    dashboard.callbacks.postmortem.register(postmortem_page)
+    dashboard.page_routes.register(server, live)
+    dashboard.postmortem_routes.register(server, files)
+    dashboard.api.register(server, live, dumps_folder=settings.dumps_folder)
+    dashboard.auth.protect(server, token=settings.token, hosts=settings.hosts)
+    hashes = [found for page in (live_page, postmortem_page) for found in page.csp_hashes()]
+    dashboard.headers.secure(server, script_hashes=tuple(dict.fromkeys(hashes)))
+    dashboard.headers.preload(server, pages=tuple(shell.PAGES.values()))
+    dashboard.failures.guard(server)
+    return live_page
+
+
+def _page(server: flask.Flask, name: str, assets: str, layout: Callable[[str], Component], base_path: str) -> dash.Dash:
+    """Return a page's Dash application on ``server``; beside the shared assets it loads those in its own folder."""
+    path = shell.PAGES[name]
+    folders = [found.name for found in ASSETS_FOLDER.iterdir() if found.is_dir()]
     app = dash.Dash(
         "vramscope",
         server=server,
         assets_folder=str(ASSETS_FOLDER),
-        requests_pathname_prefix=settings.base_path,
-        routes_pathname_prefix="/",
-        title="vramscope",
+        assets_path_ignore=[f"^{re.escape(folder)}$" for folder in folders if folder != assets],
+        requests_pathname_prefix=f"{base_path}{path}",
+        routes_pathname_prefix=f"/{path}",
+        title="vramscope" if name == shell.LIVE else f"{name} – vramscope",
         update_title=None,
         serve_locally=True,
     )
-    app.layout = shell.layout
-    dashboard.callbacks.register(app, live)
-    dashboard.page_routes.register(server, live)
-    dashboard.api.register(server, live, dumps_folder=settings.dumps_folder)
-    dashboard.auth.protect(server, token=settings.token, hosts=settings.hosts)
-    dashboard.headers.secure(server, script_hashes=app.csp_hashes())
-    dashboard.headers.preload(server)
-    dashboard.failures.guard(server)
+    app.layout = partial(layout, base_path)
     return app
 
 
@@ -98,6 +125,7 @@ def serve(settings: ServeSettings) -> int:
             AppSettings(
                 settings.token,
                 dumps_folder(settings.collector.state_folder),
+                settings.collector.state_folder,
                 (*serving.own_hosts(settings.host), *settings.hosts),
                 settings.base_path,
             ),

@@ -76,7 +76,7 @@
 
   /** Add the tensor's name, which the frame does not carry, once the pointer rests. */
   async function nameTip(address, row) {
-    const known = await vramscope.live.ask("live/block.json", { address });
+    const known = await vramscope.page.describeBlock(address);
     if (known && known.name && row.isConnected) row.textContent = `${known.owner} · ${known.name} ${known.shape || ""}`;
   }
 
@@ -135,7 +135,7 @@
         paper_bgcolor: vramscope.theme.colour("--panel"),
         plot_bgcolor: "rgba(0,0,0,0)",
         font: { color: vramscope.theme.colour("--text"), size: 11 },
-        title: { text: vramscope.timeline.escape(title), x: 0.01, font: { size: 13 } },
+        title: { text: vramscope.theme.escape(title), x: 0.01, font: { size: 13 } },
         xaxis: { range: xaxis.range.slice(), tickformat: ".0%", showgrid: false, zeroline: false },
         yaxis: { range: yaxis.range.slice(), showticklabels: false, showgrid: false, zeroline: false },
         images: [

@@ -265,14 +265,14 @@
     const found = raster.block(picture, piece);
     if (found.state === raster.UNMAPPED) return;
     panel.setText("map-aloud", `selected: ${words.block(picture, piece)}`);
-    vramscope.live.selectBlock(words.formatAddress(found.address));
+    vramscope.page.selectBlock(words.formatAddress(found.address));
   }
 
   function clear() {
     cursor = -1;
     panel.hideTip();
     panel.setText("map-aloud", "no block is selected");
-    vramscope.live.selectBlock(null);
+    vramscope.page.selectBlock(null);
     draw(false);
   }
 

@@ -34,6 +34,11 @@
     return value;
   }
 
+  /** Return text so that Plotly, which reads a subset of HTML in labels, shows it as it is. */
+  function escape(text) {
+    return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  }
+
   function changed() {
     for (const listener of listeners) listener();
   }
@@ -46,5 +51,5 @@
   }
 
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
-  vramscope.theme = { colour, pixel, resolved, show, onChange: (listener) => listeners.push(listener) };
+  vramscope.theme = { colour, pixel, resolved, escape, show, onChange: (listener) => listeners.push(listener) };
 })();

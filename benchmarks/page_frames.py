@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -60,8 +61,9 @@ def serve(blocks: int, port: int) -> None:
     from tests.fake_live_data import FakeLiveData
 
     live = FakeLiveData(blocks=blocks, ranks=1, updates_per_s=UPDATES_PER_S)
-    app = create_app(live, AppSettings(token=TOKEN, dumps_folder=ROOT))
-    waitress.serve(app.server, host="127.0.0.1", port=port, threads=8, _quiet=True)
+    with TemporaryDirectory() as folder:
+        app = create_app(live, AppSettings(TOKEN, ROOT, Path(folder)))
+        waitress.serve(app.server, host="127.0.0.1", port=port, threads=8, _quiet=True)
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import flask
 
 # Dash names its bundles by version and file time, so these may be kept; everything else shows data or asks for it.
-CACHEABLE_PATHS = ("/_dash-component-suites/", "/assets/", "/_favicon.ico")
+CACHEABLE_PATHS = re.compile(r"/(?:[a-z]+/)?(?:_dash-component-suites/|assets/|_favicon\.ico$)")
 
 # What Dash asks for only once its renderer runs; measured, the first picture comes a fifth earlier when it is there by then.
 NEEDED_LATER = (
@@ -51,18 +52,23 @@ def secure(server: flask.Flask, *, script_hashes: Sequence[str]) -> None:
         response.headers["Referrer-Policy"] = "no-referrer"
         response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
         response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
-        if not flask.request.path.startswith(CACHEABLE_PATHS) or response.status_code >= 400:
+        if not CACHEABLE_PATHS.match(flask.request.path) or response.status_code >= 400:
             response.headers["Cache-Control"] = "no-store"
         return response
 
 
-def preload(server: flask.Flask) -> None:
-    """Name in the answer of each page the large scripts that it will need, so that they are fetched meanwhile."""
+def preload(server: flask.Flask, *, pages: Sequence[str]) -> None:
+    """Name in the answer of each page the large scripts that it will need, so that they are fetched meanwhile.
+
+    ``pages`` are the pages' paths below the server's root; each has its scripts below its own.
+    """
+    own = [page for page in pages if page]
 
     @server.after_request
     def add_links(response: flask.Response) -> flask.Response:
         if response.status_code == 200 and response.mimetype == "text/html":
-            suites = f"{flask.request.script_root}/_dash-component-suites"
+            page = next((found for found in own if flask.request.path.startswith(f"/{found}")), "")
+            suites = f"{flask.request.script_root}/{page}_dash-component-suites"
             links = (f"<{suites}/{name}>; rel=preload; as=script" for name in NEEDED_LATER)
             response.headers["Link"] = ", ".join(links)
         return response

@@ -65,7 +65,7 @@ def segment_map() -> Component:
     )
 
 
-_GRAPH_CONFIG: dict[str, Any] = {
+GRAPH_CONFIG: dict[str, Any] = {
     "displaylogo": False,
     # Plotly 7's "Share chart" uploads to Plotly's cloud; nothing here leaves the machine.
     "showSendToCloud": False,
@@ -96,13 +96,13 @@ def map_axes() -> Component:
             "yaxis": {**axis, "range": [1, 0], "showticklabels": False},
         },
     }
-    return dcc.Graph(id=ids.MAP_GRAPH, figure=figure, config=_GRAPH_CONFIG, responsive=True)
+    return dcc.Graph(id=ids.MAP_GRAPH, figure=figure, config=GRAPH_CONFIG, responsive=True)
 
 
 def timeline_plot() -> Component:
     """Return the timeline's empty plot, which comes after the first picture of the map as the map's axes do."""
     figure = {"data": [], "layout": {"uirevision": "timeline", "paper_bgcolor": "rgba(0,0,0,0)"}}
-    return dcc.Graph(id=ids.TIMELINE_GRAPH, figure=figure, config=_GRAPH_CONFIG, responsive=True)
+    return dcc.Graph(id=ids.TIMELINE_GRAPH, figure=figure, config=GRAPH_CONFIG, responsive=True)
 
 
 def timeline() -> Component:

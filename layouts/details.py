@@ -52,7 +52,7 @@ _COLUMNS: list[dict[str, Any]] = [
 ]
 
 # The grid takes its colours from the page's own variables, so that one switch turns both.
-_GRID_THEME = (
+GRID_THEME = (
     "themeQuartz.withParams({fontSize: 12, fontFamily: 'inherit', rowHeight: 28, headerHeight: 32, wrapperBorder: false,"
     " backgroundColor: 'var(--panel)', foregroundColor: 'var(--text)', borderColor: 'var(--line)',"
     " headerBackgroundColor: 'var(--panel)', headerTextColor: 'var(--muted)', accentColor: 'var(--accent)',"
@@ -83,7 +83,7 @@ def owners() -> Component:
                 className="owner-grid",
                 style={"height": "100%", "width": "100%"},
                 dashGridOptions={
-                    "theme": {"function": _GRID_THEME},
+                    "theme": {"function": GRID_THEME},
                     "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
                     "animateRows": False,
                     "defaultCsvExportParams": {"processCellCallback": {"function": "csvCell(params)"}},

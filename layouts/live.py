@@ -6,7 +6,10 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from dashboard import ids
-from layouts import charts, details, parts
+from layouts import charts, details, parts, shell
+
+# How often the figures, the pickers and the table are refreshed; the map and the timeline have their own, faster pulse.
+TICK_MS = 1000
 
 LINE_TO_ADD = "import vramscope; vramscope.attach(model, optimizer)"
 
@@ -44,6 +47,76 @@ EXPLANATIONS = {
         "estimate = NVML used − reserved − reserved by the job's other ranks",
     ),
 }
+
+
+def layout(base_path: str) -> Component:
+    """Return the component tree of the page below ``base_path``."""
+    body = [
+        dcc.Location(id=ids.URL, refresh=False),
+        dcc.Interval(id=ids.TICK, interval=TICK_MS),
+        dcc.Store(id=ids.SELECTION),
+        dcc.Store(id=ids.PAUSED, data=False),
+        dcc.Store(id=ids.CHARTS_DUE),
+        dcc.Store(id=ids.SELECTED_BLOCK),
+        html.Div(
+            "The dashboard does not answer – retrying. The page keeps its last picture.",
+            id=ids.SERVER_GONE,
+            className="banner bad",
+            role="alert",
+            hidden=True,
+        ),
+        html.Div(id=ids.BANNERS, role="status"),
+        html.Main([empty(), picture()]),
+        html.Footer(id=ids.FOOTER),
+        dump_panel(),
+        html.Div(id=ids.MAP_TIP, role="tooltip", hidden=True),
+    ]
+    return shell.page(shell.LIVE, base_path, _header(), body, skip_to=ids.MAP)
+
+
+def _header() -> list[Component]:
+    return [
+        html.Div(
+            dcc.Dropdown(
+                id=ids.JOB, options=[], clearable=False, searchable=False, placeholder="no job yet", className="job"
+            ),
+            className="job-picker",
+        ),
+        html.Span(
+            "simulated GPU",
+            id=ids.SIMULATED,
+            className="badge simulated",
+            title="This job's GPU is a simulation of PyTorch's allocator, not a device.",
+            hidden=True,
+        ),
+        shell.picker("Rank", ids.RANK_PICKER, ids.RANK, ids.RANK_MENU),
+        shell.picker("GPU", ids.GPU_PICKER, ids.GPU, ids.GPU_MENU),
+        html.Div(className="grow"),
+        html.Div(
+            [
+                html.I(className="dot"),
+                html.Span("connecting", id=ids.LIGHT_TEXT, role="status"),
+                html.Span(id=ids.LIGHT_RATE, title="maps a second, and how old the newest was when it was painted"),
+            ],
+            id=ids.LIGHT,
+            className="light",
+        ),
+        shell.theme(),
+        html.Button("Pause", id=ids.PAUSE, className="button", **{"aria-pressed": "false"}),
+        html.Div(
+            [
+                html.Button("Dump snapshot", id=ids.DUMP, className="button primary"),
+                html.Button(
+                    "▾",
+                    id=ids.DUMPS,
+                    className="button primary",
+                    title="Snapshots written so far",
+                    **{"aria-label": "Snapshots written so far"},
+                ),
+            ],
+            className="split",
+        ),
+    ]
 
 
 def empty() -> Component:

@@ -30,6 +30,14 @@ def buttons(
     )
 
 
+def search(name: str, placeholder: str, label: str) -> Component:
+    """Return a field for a text to look for; it tells of a change once the typing rests."""
+    field = dcc.Input(
+        id=name, type="search", placeholder=placeholder, maxLength=200, debounce=0.3, className="search-text"
+    )
+    return html.Label([html.Span(label, className="aloud"), field], className="search-label")
+
+
 def hint(title: str, explanation: str, formula: str) -> list[Component]:
     """Return a question mark that shows the explanation on hover and on keyboard focus, and tells it to screen readers."""
     return [

@@ -47,7 +47,7 @@ def describe(message: OutOfMemory) -> list[str]:
     if message.kind == FOREIGN and not message.has_numbers:
         return ["Not an out-of-memory message of PyTorch's", f"  - {_KINDS[FOREIGN]}"]
     title = f"{_BACKENDS.get(message.backend, message.backend.upper())} out of memory{place}{rank}{times}"
-    return [title, *_figures(message), *(f"  - {line}" for line in _findings(message))]
+    return [title, *_figures(message), *(f"  - {line}" for line in findings(message))]
 
 
 def describe_table(table: SummaryTable) -> list[str]:
@@ -63,23 +63,27 @@ def describe_table(table: SummaryTable) -> list[str]:
     return lines
 
 
+def named_sizes(message: OutOfMemory) -> list[tuple[str, Size | None]]:
+    """Return what a message says of sizes, by their names in plain words; None where it gives no real size, or none at all."""
+    sizes = message.sizes
+    if message.exact_tried_bytes is not None:
+        sizes = {**sizes, "tried": Size(f"{message.exact_tried_bytes} bytes", message.exact_tried_bytes, 0)}
+    rows = [(label, sizes.get(key)) for key, label in _ALWAYS.items()]
+    rows += [(label, sizes[key]) for key, label in _WHERE_NAMED.items() if key in sizes]
+    return [*rows, *((f"in use by process {pid}", size) for pid, size in message.processes)]
+
+
 def _figures(message: OutOfMemory) -> list[str]:
     if not message.has_numbers:
         return []
-    sizes = {key: _shown(size, "none" if key == "allowed" else MISSING) for key, size in message.sizes.items()}
-    if message.exact_tried_bytes is not None:
-        sizes["tried"] = f"{message.exact_tried_bytes} bytes"
-    rows = [(label, sizes.get(key, MISSING)) for key, label in _ALWAYS.items()]
-    rows += [(label, sizes[key]) for key, label in _WHERE_NAMED.items() if key in sizes]
-    rows += [(f"in use by process {pid}", _shown(size, MISSING)) for pid, size in message.processes]
-    return [f"  {label:<28}{text:>14}" for label, text in rows]
+    missing = {_WHERE_NAMED["allowed"]: "none"}
+    return [
+        f"  {label:<28}{size.text if size else missing.get(label, MISSING):>14}" for label, size in named_sizes(message)
+    ]
 
 
-def _shown(size: Size | None, otherwise: str) -> str:
-    return size.text if size else otherwise
-
-
-def _findings(message: OutOfMemory) -> list[str]:
+def findings(message: OutOfMemory) -> list[str]:
+    """Return what follows from a message, a sentence each."""
     found = [_KINDS[message.kind]] if message.kind in _KINDS else []
     if message.kind != FOREIGN and message.sizes:
         found += [line for finding in _FINDINGS if (line := finding(message))]

@@ -16,7 +16,7 @@ ROOMS = ("app", "collectors", "dashboard", "layouts", "vramscope")
 MAY_IMPORT = {
     "vramscope": (),
     "collectors": ("vramscope",),
-    "layouts": ("dashboard.ids", "vramscope"),
+    "layouts": ("dashboard.ids", "dashboard.postmortem_ids", "dashboard.compare_ids", "vramscope"),
     "dashboard": ("layouts", "vramscope"),
     "app": ("collectors", "dashboard", "layouts", "vramscope"),
 }

@@ -17,9 +17,11 @@ from tests.unit.api.conftest import TOKEN, bearer_client
 
 
 @pytest.fixture(scope="module")
-def application() -> Iterator[FlaskClient]:
+def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     """The whole application, Dash's routes included."""
-    app = create_app(FakeLiveData(blocks=400), AppSettings(TOKEN, Path("/nowhere")))
+    folder = tmp_path_factory.mktemp("state", numbered=True)
+    folder.chmod(0o700)
+    app = create_app(FakeLiveData(blocks=400), AppSettings(TOKEN, Path("/nowhere"), folder))
     with bearer_client(app.server) as client:
         yield client
 

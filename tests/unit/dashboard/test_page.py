@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,23 @@ import pytest
 from dash.development.base_component import Component
 from flask.testing import FlaskClient
 
-from dashboard import ids, page_routes
-from layouts import charts, shell
+from dashboard import ids, page_routes, postmortem_ids
+from layouts import charts, postmortem
+from layouts import live as live_layout
 from tests.fake_live_data import FakeLiveData
 from tests.unit.dashboard.frames import decode
 from vramscope.agent.categories import CATEGORIES
 
 ASSETS = Path(__file__).resolve().parents[3] / "assets"
-ALL_IDS = {value for name, value in vars(ids).items() if name.isupper() and isinstance(value, str)}
+LIVE_IDS = {value for name, value in vars(ids).items() if name.isupper() and isinstance(value, str)}
+
+
+def live_page() -> list[Any]:
+    return [live_layout.layout("/"), charts.map_axes(), charts.timeline_plot()]
+
+
+def postmortem_page() -> list[Any]:
+    return [postmortem.layout("/"), charts.map_axes()]
 
 
 def used_ids(component: Any) -> Iterator[str]:
@@ -33,31 +42,64 @@ def used_ids(component: Any) -> Iterator[str]:
 
 
 def test_every_id_is_in_the_layout_or_in_what_comes_after_it_exactly_once() -> None:
-    page = [shell.layout(), charts.map_axes(), charts.timeline_plot()]
-    assert sorted(used_ids(page)) == sorted(ALL_IDS)
+    assert sorted(used_ids(live_page())) == sorted(LIVE_IDS)
+
+
+def test_the_postmortem_page_has_its_own_ids_and_those_of_the_map_exactly_once() -> None:
+    own = {value for name, value in vars(postmortem_ids).items() if name.isupper() and isinstance(value, str)}
+    own |= {
+        name(table)
+        for table in postmortem_ids.TABLES
+        for name in (postmortem_ids.table_panel, postmortem_ids.table_grid)
+    }
+    shared = {value for name, value in vars(ids).items() if name.startswith("MAP") and isinstance(value, str)}
+    assert sorted(used_ids(postmortem_page())) == sorted(own | shared | {ids.THEME})
+
+
+def test_the_links_between_the_pages_hold_the_base_path() -> None:
+    def links(component: Any) -> Iterator[tuple[str, bool]]:
+        for child in component if isinstance(component, list) else [component]:
+            if isinstance(child, Component):
+                if type(child).__name__ == "A" and not child.href.startswith("#"):
+                    yield child.href, hasattr(child, "aria-current")
+                yield from links(getattr(child, "children", None))
+
+    assert list(links(live_layout.layout("/tools/"))) == [("/tools/", True), ("/tools/postmortem/", False)]
+    assert list(links(postmortem.layout("/tools/"))) == [("/tools/", False), ("/tools/postmortem/", True)]
 
 
 def test_the_first_picture_does_not_wait_for_plotly() -> None:
     # GIVEN the layout that the browser gets first
-    first = set(used_ids(shell.layout()))
+    first = set(used_ids(live_layout.layout("/")))
     # THEN the canvas is in it, and what makes the browser start Plotly is not
     assert ids.MAP_CANVAS in first
     assert not {ids.MAP_GRAPH, ids.TIMELINE_GRAPH} & first
 
 
-@pytest.mark.parametrize("script", sorted(ASSETS.glob("*.js")), ids=lambda path: path.name)
-def test_scripts_name_only_ids_of_the_layout(script: Path) -> None:
+def scripts(folder: str) -> list[Path]:
+    return sorted([*ASSETS.glob("*.js"), *(ASSETS / folder).glob("*.js")])
+
+
+@pytest.mark.parametrize(
+    ("page", "script"),
+    [
+        *((live_page, script) for script in scripts("live")),
+        *((postmortem_page, script) for script in scripts("postmortem")),
+    ],
+    ids=lambda value: value.name if isinstance(value, Path) else value.__name__,
+)
+def test_scripts_name_only_ids_of_the_page(page: Callable[[], Any], script: Path) -> None:
     text = script.read_text()
     named = set(re.findall(r'(?:element|setText|set_props)\("([a-z-]+)"', text)) | set(
         re.findall(r'querySelector\("#([a-z-]+) ', text)
     )
-    assert named - {"_dash-config"} <= ALL_IDS
+    assert named - {"_dash-config"} <= set(used_ids(page()))
     # Inline code and other origins are what the content security policy refuses.
     assert not re.search(r"https?://|eval\(|innerHTML|new Function", text)
 
 
 def test_the_style_sheets_load_nothing_and_know_every_owner() -> None:
-    text = "".join(sheet.read_text() for sheet in ASSETS.glob("*.css"))
+    text = "".join(sheet.read_text() for sheet in ASSETS.rglob("*.css"))
     assert "url(" not in text
     assert "@import" not in text
     for code in range(len(CATEGORIES)):

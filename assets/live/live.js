@@ -224,7 +224,9 @@
     },
   });
 
-  vramscope.live = { ask, selectBlock, pausedAt: () => paused };
+  vramscope.live = { ask, pausedAt: () => paused };
+  // What the segment map asks of the page it is on.
+  vramscope.page = { selectBlock, describeBlock: (address) => ask("live/block.json", { address }) };
 
   document.addEventListener("visibilitychange", () => {
     setTick();

@@ -20,11 +20,6 @@
 
   const element = (id) => document.getElementById(id);
 
-  /** Return text so that Plotly, which reads a subset of HTML in labels, shows it as it is. */
-  function escape(text) {
-    return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-  }
-
   // Plotly shows dates as UTC; these move a moment to the browser's time zone and back.
   const toLocal = (ms) => ms - new Date(ms).getTimezoneOffset() * 60000;
   const toUtc = (ms) => ms + new Date(ms).getTimezoneOffset() * 60000;
@@ -159,5 +154,5 @@
     setNote(figure.note);
   }
 
-  vramscope.timeline = { attach, load, show, clear, setWindow, backToNow, escape };
+  vramscope.timeline = { attach, load, show, clear, setWindow, backToNow };
 })();
