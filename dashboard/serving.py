@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from types import FrameType
 
 import flask
@@ -52,15 +53,23 @@ def own_hosts(host: str) -> tuple[str, ...]:
     return (socket.gethostname(), socket.getfqdn(), host)
 
 
-def addresses(host: str, port: int, *, token: str, base_path: str) -> list[str]:
-    """Return the lines that say where the dashboard is and how to reach it from another machine."""
+def addresses(host: str, port: int, *, token: str, base_path: str, pages: Sequence[str] = ("",)) -> list[str]:
+    """Return the lines that say where the dashboard is and how to reach it from another machine.
+
+    ``pages`` are what is behind the base path, as "postmortem/?file=…": there is a line for each.
+    """
     here = socket.gethostname()
     name = here if host in EVERY_ADDRESS else host
     target = "127.0.0.1" if host in (*EVERY_ADDRESS, "localhost") else _in_url(host)
     return [
-        f"vramscope: http://{_in_url(name)}:{port}{base_path}?token={token}",
+        *(f"vramscope: {page_url(name, port, f'{base_path}{page}', token=token)}" for page in pages),
         f"from another machine, first: ssh -L {port}:{target}:{port} {_user_at()}{here}",
     ]
+
+
+def page_url(host: str, port: int, page: str, *, token: str) -> str:
+    """Return the URL of a page with the token that opens it; ``page`` is its path, with its query if it has one."""
+    return f"http://{_in_url(host)}:{port}{page}{'&' if '?' in page else '?'}token={token}"
 
 
 def _user_at() -> str:

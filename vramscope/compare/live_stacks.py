@@ -25,6 +25,7 @@ class StackFacts:
     def __init__(self, snapshot: Snapshot, names: StackNames) -> None:
         self._snapshot, self._names = snapshot, names
         self._categories, self._sites = categories_of(snapshot), sites_of(snapshot)
+        self._site_of_frame = {NONE: ONLY_TORCH}
 
     def category(self, stack: int) -> int:
         """Return the code of the owner category; unknown for NONE."""
@@ -35,7 +36,9 @@ class StackFacts:
         if stack == NONE:
             return NO_STACK
         frame = int(self._sites[stack])
-        return ONLY_TORCH if frame == NONE else frame_label(self._names.frame_text(self._snapshot, frame))
+        if frame not in self._site_of_frame:
+            self._site_of_frame[frame] = frame_label(self._names.frame_text(self._snapshot, frame))
+        return self._site_of_frame[frame]
 
     def names(self, stacks: I64) -> list[bytes]:
         """Return names that are the same in other files where all frames say the same; of NONE an empty one."""

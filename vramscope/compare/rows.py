@@ -65,13 +65,15 @@ def rows_of(a: Iterable[Part], b: Iterable[Part]) -> tuple[Row, ...]:
 
 def merged(parts: Iterable[Part]) -> dict[Hashable, Part]:
     """Return the sums of the parts of each key, with the label and the stack of the largest one."""
-    found: dict[Hashable, Part] = {}
-    for part in sorted(parts, key=lambda part: -part.size_bytes):
-        known = found.get(part.key)
-        if known is not None:
-            part = replace(known, size_bytes=known.size_bytes + part.size_bytes, count=known.count + part.count)
-        found[part.key] = part
-    return found
+    groups: dict[Hashable, list[Part]] = {}
+    for part in parts:
+        groups.setdefault(part.key, []).append(part)
+    return {key: own[0] if len(own) == 1 else _sum(own) for key, own in groups.items()}
+
+
+def _sum(parts: Sequence[Part]) -> Part:
+    largest = max(parts, key=lambda part: part.size_bytes)
+    return replace(largest, size_bytes=sum(part.size_bytes for part in parts), count=sum(part.count for part in parts))
 
 
 def cut(rows: Sequence[Row], most: int) -> tuple[Row, ...]:

@@ -21,8 +21,8 @@ TOTAL_NAMES = {
     "largest_free_block_bytes": "largest free block",
     "segments": "segments",
     "blocks": "blocks",
-    "peak_active_bytes": "peak active of the trace",
-    "peak_requested_bytes": "peak requested of the trace",
+    "peak_active_bytes": "peak active in trace",
+    "peak_requested_bytes": "peak requested in trace",
 }
 # (attribute of Difference, heading, what is counted)
 TABLES = (

@@ -8,7 +8,6 @@ from pathlib import Path
 import vramscope
 from vramscope.agent.categories import CODE
 from vramscope.columns import ACTIVE_PENDING_FREE, INACTIVE
-from vramscope.compare.side import highest
 from vramscope.compare.words import TOTAL_NAMES, amount
 from vramscope.report.content import Content
 from vramscope.report.markup import Markup, element
@@ -16,6 +15,7 @@ from vramscope.report.segment_map import FREE, PENDING, left_out, segment_map
 from vramscope.report.tables import largest, section, settings, sites
 from vramscope.report.timeline import timeline
 from vramscope.trace.columns import BEFORE
+from vramscope.trace.timeline_view import BLOCK_BYTES, timeline_of
 from vramscope.units import format_address, format_bytes
 
 # What every report begins with: by this a file is known as one that may be replaced.
@@ -74,19 +74,18 @@ def _totals(content: Content) -> Markup:
 
 def _timeline(content: Content) -> Markup:
     side, trace = content.side, content.side.trace
-    peak = highest(trace)
+    found = timeline_of(trace)
+    if found is None:
+        return section("Memory over the trace", trace.contradiction or "no allocations were recorded")
     marks = [(event, "out of memory", "mark") for event in trace.events.oom_event.tolist()]
-    if peak is not None and peak.event != BEFORE:
-        marks.append((peak.event, f"peak {format_bytes(peak.peak_bytes)}", "peak"))
+    if found.peak is not None and found.peak.event != BEFORE:
+        marks.append((found.peak.event, f"peak {format_bytes(found.peak.peak_bytes)}", "peak"))
     if side.moment.event not in {event for event, _, _ in marks}:
         marks.append((side.moment.event, "shown below", "cursor"))
-    picture = timeline(trace, owner=content.facts.category, describe=content.facts.site, marks=marks)
-    if picture is None:
-        return section("Memory over the trace", trace.contradiction or "no allocations were recorded")
-    kind = "requested" if trace.active_bytes is None else "active" if trace.active_is_exact else "active (estimated)"
+    picture = timeline(found, owner=content.facts.category, describe=content.facts.site, marks=marks)
     words = (
-        f"{kind} bytes in colours of their owners, the largest allocations one by one, the others as one pale area; "
-        "the line above is what was reserved. Each column shows its highest moment."
+        f"{'Active' if found.basis == BLOCK_BYTES else 'Requested'} bytes in colours of their owners, the largest allocations "
+        "one by one, the others as one pale area; the line above is what was reserved. Each column shows its highest moment."
     )
     return section(
         "Memory over the trace", element("p", words, class_="muted"), element("div", picture, class_="scroll")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from vramscope.report.markup import Markup, element
-from vramscope.report.samples import Layers, Samples, layers_of, samples_of
+from vramscope.report.samples import Layers, layers_of, samples_of
 from vramscope.snapshot.columns import I64
-from vramscope.trace.columns import DeviceTrace
+from vramscope.trace.timeline_view import STEP, TIME, Axis, Timeline
 from vramscope.units import GIB, KIB, MIB, format_bytes
 
 COLUMNS = 620
@@ -26,28 +26,26 @@ Mark = tuple[int, str, str]
 
 
 def timeline(
-    trace: DeviceTrace, *, owner: Callable[[int], int], describe: Callable[[int], str], marks: Sequence[Mark]
-) -> Markup | None:
-    """Return the picture, None where the trace tells nothing over time.
+    found: Timeline, *, owner: Callable[[int], int], describe: Callable[[int], str], marks: Sequence[Mark]
+) -> Markup:
+    """Return the picture of the whole of ``found``, over time where its events have times.
 
     A column shows the moment of it at which most was in use. ``owner(stack)`` is a category's code, ``describe(stack)`` is in words.
     """
-    samples = samples_of(trace, COLUMNS)
-    if samples is None:
-        return None
-    layers = layers_of(trace, samples, MOST_LAYERS)
-    highest = int(samples.in_use_bytes.max() if samples.reserved_bytes is None else samples.reserved_bytes.max())
+    samples = samples_of(found, found.axes.get(TIME, found.axes[STEP]), COLUMNS)
+    layers = layers_of(found, samples, MOST_LAYERS)
+    reserved = samples.reserved_bytes
+    highest = int(samples.in_use_bytes.max() if reserved is None else reserved.max())
     step = tick_bytes(highest)
     top = max(-(-highest // step), 1) * step
-    reserved = samples.reserved_bytes
     return element(
         "svg",
-        *_grid(samples, top, step),
-        element("path", d=_area(layers.rest_bytes * 0, samples.in_use_bytes, 0, top), class_="rest"),
-        *_layers(trace, layers, top, owner, describe),
+        *_grid(samples.axis, top, step),
+        element("path", d=_area(samples.in_use_bytes * 0, samples.in_use_bytes, 0, top), class_="rest"),
+        *_layers(found, layers, top, owner, describe),
         element("path", d=_steps(samples.in_use_bytes, 0, top), class_="total"),
         None if reserved is None else element("path", d=_steps(reserved, 0, top), class_="reserved"),
-        *_marks(trace, samples, marks[:MOST_MARKS]),
+        *_marks(samples.axis, marks[:MOST_MARKS]),
         viewBox=f"0 0 {WIDTH} {TOP + PLOT_HEIGHT + BOTTOM}",
         role="img",
         aria_label=f"Memory in use over the trace, at most {format_bytes(int(samples.in_use_bytes.max()))}",
@@ -75,14 +73,14 @@ def _short(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _grid(samples: Samples, top: int, step: int) -> Iterator[Markup]:
+def _grid(axis: Axis, top: int, step: int) -> Iterator[Markup]:
     for size_bytes in range(0, top + 1, step):
         y = _y(size_bytes, top)
         yield element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
         yield element("text", _tick(size_bytes), x=LEFT - 6, y=float(y) + 4, text_anchor="end")
     for part in range(TICKS + 1):
         at = part / TICKS
-        words = _moment(samples, at)
+        words = _moment(axis, at)
         anchor = "start" if not part else "end" if part == TICKS else "middle"
         yield element("text", words, x=_x(at * COLUMNS), y=TOP + PLOT_HEIGHT + 16, text_anchor=anchor)
 
@@ -94,19 +92,19 @@ def _tick(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-def _moment(samples: Samples, at: float) -> str:
-    span = (samples.end - samples.start) * at
-    return f"{span / 1e6:.3f} s" if samples.has_times else f"event {samples.start + span:.0f}"
+def _moment(axis: Axis, share: float) -> str:
+    span = (axis.end - axis.begin) * share
+    return f"{span / 1e6:.3f} s" if axis.name == TIME else f"event {max(axis.begin + span, 0):.0f}"
 
 
 def _layers(
-    trace: DeviceTrace, layers: Layers, top: int, owner: Callable[[int], int], describe: Callable[[int], str]
+    found: Timeline, layers: Layers, top: int, owner: Callable[[int], int], describe: Callable[[int], str]
 ) -> Iterator[Markup]:
     rows = zip(
         *(column.tolist() for column in (layers.allocation, layers.first, layers.end, layers.size_bytes)), strict=True
     )
     for place, (allocation, first, end, size) in enumerate(rows):
-        stack = int(trace.allocations.stack[allocation])
+        stack = int(found.trace.allocations.stack[allocation])
         base = layers.base_bytes[place, first:end]
         title = element("title", f"{format_bytes(size)}, {describe(stack)}")
         yield element("path", title, d=_area(base, base + size, first, top), class_=f"block owner-{owner(stack)}")
@@ -130,11 +128,11 @@ def _steps(levels: I64, first: int, top: int, *, backwards: bool = False) -> str
     )
 
 
-def _marks(trace: DeviceTrace, samples: Samples, marks: Sequence[Mark]) -> Iterator[Markup]:
+def _marks(axis: Axis, marks: Sequence[Mark]) -> Iterator[Markup]:
     """Yield the marks' lines, and their labels in two rows; a label without room is left out, its line's title has it."""
     free_from = [0.0, 0.0]
     for event, words, class_ in sorted(marks):
-        x = LEFT + samples.place(event, trace) * (WIDTH - LEFT - RIGHT)
+        x = LEFT + (axis.at(event) - axis.begin) / (axis.end - axis.begin) * (WIDTH - LEFT - RIGHT)
         title = element("title", words)
         yield element("line", title, x1=_short(x), x2=_short(x), y1=TOP, y2=TOP + PLOT_HEIGHT, class_=class_)
         begin = x if x + LABEL_WIDTH < WIDTH else x - LABEL_WIDTH

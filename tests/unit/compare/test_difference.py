@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.compare.jobs import FORWARD, LOOP, ONLY_TORCH, STEP, Call, content_of, job, traced
@@ -48,11 +48,13 @@ def check_sums(found: Difference) -> None:
     assert (total(found.segments).a_count, total(found.segments).b_count) == figure(found, "segments")[:2]
 
 
+@settings(deadline=None)
 @given(a=calls, b=calls)
 def test_each_table_adds_up_to_the_difference_of_the_totals(a: list[Call], b: list[Call]) -> None:
     check_sums(compared(job(*a), job(*b)))
 
 
+@settings(deadline=None)
 @given(made=calls, a=st.integers(0, 11), b=st.integers(0, 11))
 def test_two_moments_of_one_file_add_up_too(made: list[Call], a: int, b: int) -> None:
     found = job(*made)

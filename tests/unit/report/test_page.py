@@ -112,7 +112,7 @@ def test_what_is_missing_is_said() -> None:
     text = report(traced(content))
     assert "no allocations were recorded" in text
     assert "no stack recorded" in text
-    assert "<dt>peak active of the trace</dt><dd>–</dd>" in text
+    assert "<dt>peak active in trace</dt><dd>–</dd>" in text
 
 
 def test_a_report_begins_as_no_other_file_does() -> None:
