@@ -133,8 +133,8 @@ def timeline_of(trace: DeviceTrace) -> Timeline | None:
 
 def _axis(timeline: Timeline, name: str, position: F64) -> Axis:
     own = timeline.trace.allocations
-    begin = float(BEFORE) if name == STEP else float(position[0])
-    end = max(float(len(position)) if name == STEP else float(position[-1]), begin + 1)
+    # One step, or one µs, more at both ends: what was before the first event and after the last one is to be seen too.
+    begin, end = float(position[0]) - 1, float(position[-1]) + 1
     places = np.concatenate([[begin], position, [end]])
     start, stop = places[own.first_event + 1], places[own.last_event + 1]
     size = timeline.size_bytes.astype(np.float64)

@@ -36,7 +36,7 @@ def content() -> dict[str, Any]:
 def test_peak_failures_snapshots_steps_and_regions_are_marked_by_time() -> None:
     found, left_out = marks(content(), TIME)
     assert [(mark.kind, mark.at, mark.until) for mark in found] == [
-        ("step", 1_000_004, 1_000_030),
+        ("step", 1_000_004, 1_000_031),
         ("peak", 1_000_005, None),
         ("region", 1_000_010, 1_000_016),
         ("oom", 1_000_020, None),

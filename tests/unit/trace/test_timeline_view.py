@@ -121,7 +121,7 @@ def test_what_was_there_before_the_trace_begins_where_the_trace_begins() -> None
     # THEN
     assert (shown.start[0], shown.stop[0]) == (found.axes[TIME].begin, found.axes[TIME].end)
     assert shown.size_bytes[0] == MIB
-    assert shown.begin == 1_000_005
+    assert shown.begin == 1_000_004
 
 
 def test_a_range_outside_the_trace_becomes_the_whole_trace() -> None:
