@@ -3,67 +3,87 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 # A stack, innermost frame first: (filename, line, name).
 Frames = tuple[tuple[str, int, str], ...]
 PoolId = tuple[int, int]
 DEFAULT_POOL: PoolId = (0, 0)
 
-# The key by which a set is sorted within one stream.
-Key = Callable[["Block"], tuple[int, ...]]
 
-
-@dataclass(slots=True, eq=False)
 class Segment:
-    """What one cudaMalloc gave or, where ``page_bytes`` is not 0, the address space of an expandable segment."""
+    """What one cudaMalloc gave or, where ``page_bytes`` is not 0, the address space of an expandable segment.
 
-    address: int
-    size_bytes: int
-    stream: int
-    pool: Pool
-    number: int
-    page_bytes: int = 0
-    first: Block = field(init=False)
+    ``number`` counts segments in the order in which they were made.
+    """
 
-    @property
-    def is_expandable(self) -> bool:
-        return self.page_bytes > 0
+    __slots__ = ("address", "first", "is_expandable", "number", "page_bytes", "pool", "size_bytes", "stream")
+
+    def __init__(
+        self, address: int, size_bytes: int, stream: int, pool: Pool, number: int, page_bytes: int = 0
+    ) -> None:
+        self.address = address
+        self.size_bytes = size_bytes
+        self.stream = stream
+        self.pool = pool
+        self.number = number
+        self.page_bytes = page_bytes
+        self.is_expandable = page_bytes > 0
+        self.first: Block | None = None
 
     def blocks(self) -> Iterator[Block]:
-        block: Block | None = self.first
+        block = self.first
         while block is not None:
             yield block
             block = block.next
 
 
-@dataclass(slots=True, eq=False)
 class Block:
     """A piece of a segment. ``mapped`` is False for address space of an expandable segment that has no memory behind it.
 
-    ``events`` counts the other streams that may still use the block after its free; ``frames`` are those of its allocation,
-    ``segment_frames`` (on the first block of a mapped range) those of its segment's.
+    A block is ``is_idle`` from the end of one use to the beginning of the next; one that is neither idle nor ``allocated`` is
+    pending: ``events`` counts the uses by other streams that its free waits for, and while a graph is captured ``stream_uses``
+    keeps their streams (``capture_uses`` those that were recorded in a capture). ``rank`` stands between size and address where
+    free blocks are sorted. ``frames`` are those of its allocation, ``segment_frames`` (on the first block of a mapped range)
+    those of its segment's.
     """
 
-    segment: Segment
-    address: int
-    size_bytes: int
-    number: int
-    mapped: bool = True
-    allocated: bool = False
-    requested_bytes: int = 0
-    events: int = 0
-    stream_uses: set[int] = field(default_factory=set)
-    prev: Block | None = None
-    next: Block | None = None
-    frames: Frames = ()
-    segment_frames: Frames = ()
-    searches_at_insert: int = 0
+    __slots__ = (
+        "address",
+        "allocated",
+        "capture_uses",
+        "events",
+        "frames",
+        "is_idle",
+        "mapped",
+        "next",
+        "prev",
+        "rank",
+        "requested_bytes",
+        "searches_at_insert",
+        "segment",
+        "segment_frames",
+        "size_bytes",
+        "stream_uses",
+    )
 
-    @property
-    def is_idle(self) -> bool:
-        return not self.allocated and not self.events
+    def __init__(self, segment: Segment, address: int, size_bytes: int, rank: int, mapped: bool = True) -> None:
+        self.segment = segment
+        self.address = address
+        self.size_bytes = size_bytes
+        self.rank = rank
+        self.mapped = mapped
+        self.is_idle = True
+        self.allocated = False
+        self.requested_bytes = 0
+        self.events = 0
+        self.stream_uses: set[int] | None = None
+        self.capture_uses: set[int] | None = None
+        self.prev: Block | None = None
+        self.next: Block | None = None
+        self.frames: Frames = ()
+        self.segment_frames: Frames = ()
+        self.searches_at_insert = 0
 
     @property
     def is_split(self) -> bool:
@@ -89,52 +109,65 @@ class Block:
             after.prev = self
 
 
-# How the free blocks of a stream are sorted, by the first release that does it so.
-ORDERS: dict[str, Key] = {
-    "2.11": lambda block: (block.size_bytes, block.address),
-    "2.12": lambda block: (block.size_bytes, block.number),
-    "2.13": lambda block: (block.size_bytes, block.segment.number, block.address),
-}
+# A block as its set sorts it. No two entries are equal before the block, which is never compared.
+Entry = tuple[int, int, int, Block]
 
 
 class BlockSet:
-    """Blocks sorted by stream and then by a key, which must not change while a block is in the set."""
+    """Blocks sorted by stream and then by size, rank and address, or by address alone.
 
-    def __init__(self, key: Key) -> None:
-        self._key = key
-        self._by_stream: dict[int, list[Block]] = {}
+    None of these may change while a block is in the set.
+    """
+
+    __slots__ = ("_by_size", "_by_stream")
+
+    def __init__(self, *, by_size: bool) -> None:
+        self._by_size = by_size
+        self._by_stream: dict[int, list[Entry]] = {}
 
     def insert(self, block: Block) -> None:
-        insort(self._by_stream.setdefault(block.segment.stream, []), block, key=self._key)
+        entry = (block.size_bytes, block.rank, block.address, block) if self._by_size else (0, 0, block.address, block)
+        entries = self._by_stream.get(block.segment.stream)
+        if entries is None:
+            self._by_stream[block.segment.stream] = [entry]
+        else:
+            insort(entries, entry)
 
     def remove(self, block: Block) -> None:
-        blocks = self._by_stream[block.segment.stream]
-        index = bisect_left(blocks, self._key(block), key=self._key)
-        if index == len(blocks) or blocks[index] is not block:
+        entries = self._by_stream[block.segment.stream]
+        key = (block.size_bytes, block.rank, block.address) if self._by_size else (0, 0, block.address)
+        # A shorter tuple sorts right before the longer ones that begin with it.
+        index = bisect_left(entries, key)
+        if index == len(entries) or entries[index][3] is not block:
             raise KeyError(f"the block at {block.address:#x} is not in the set")
-        del blocks[index]
+        del entries[index]
 
-    def of_stream(self, stream: int) -> list[Block]:
+    def of_stream(self, stream: int) -> list[Entry]:
         """Return the set's own sorted list for a stream: read it, and do not hold it across a change."""
         return self._by_stream.get(stream, [])
 
-    def index(self, stream: int, *key: int) -> int:
-        """Return the place in ``of_stream(stream)`` of the first block whose key is not below ``key``."""
-        return bisect_left(self.of_stream(stream), key, key=self._key)
-
     def __iter__(self) -> Iterator[Block]:
         for stream in sorted(self._by_stream):
-            yield from self._by_stream[stream]
+            for entry in self._by_stream[stream]:
+                yield entry[3]
+
+
+def first_of_size(entries: list[Entry], size_bytes: int) -> int:
+    """Return the place of the first entry of at least ``size_bytes`` in a list that is sorted by size."""
+    return bisect_left(entries, (size_bytes,))
 
 
 class Pool:
     """The free and unmapped blocks of one size class: the small or the large half of the default or of a private pool."""
 
-    def __init__(self, *, is_small: bool, order: str, id: PoolId = DEFAULT_POOL) -> None:
+    __slots__ = ("free", "id", "is_small", "searches", "splits", "unmapped")
+
+    def __init__(self, *, is_small: bool, id: PoolId = DEFAULT_POOL, splits: bool = True) -> None:
         self.is_small = is_small
         self.id = id
-        self.free = BlockSet(ORDERS[order])
-        self.unmapped = BlockSet(lambda block: (block.address,))
+        self.splits = splits
+        self.free = BlockSet(by_size=True)
+        self.unmapped = BlockSet(by_size=False)
         # Searches for a free block so far: garbage collection tells the age of a block by them.
         self.searches = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 
 from vramscope.allocator.rounding import round_up
 from vramscope.units import MIB
@@ -33,6 +34,15 @@ class _AddressSpace:
                 return begin
         return None
 
+    def take_at(self, address: int, size_bytes: int) -> None:
+        """Note that a range is taken, which may lie outside of the space: another driver chose its address."""
+        end = address + size_bytes
+        cut = []
+        for begin, gap_end in self._gaps:
+            cut += [(max(begin, low), min(gap_end, high)) for low, high in ((0, address), (end, gap_end))]
+        self._gaps = [(low, high) for low, high in cut if low < high]
+        self._taken[address] = size_bytes
+
     def give_back(self, address: int) -> int:
         """Free the range taken at ``address`` and return its size. Raises KeyError where none was taken."""
         size_bytes = self._taken.pop(address)
@@ -48,11 +58,22 @@ class _AddressSpace:
 
 
 class Driver:
-    """One device: ``capacity_bytes`` in all, of which ``other_bytes`` are held by somebody else."""
+    """One device: ``capacity_bytes`` in all, of which ``other_bytes`` are held by somebody else.
 
-    def __init__(self, capacity_bytes: int, *, device: int = 0, other_bytes: int = 0) -> None:
+    ``other_processes`` has the bytes of those holders whose process ids are known.
+    """
+
+    def __init__(
+        self,
+        capacity_bytes: int,
+        *,
+        device: int = 0,
+        other_bytes: int = 0,
+        other_processes: Mapping[int, int] | None = None,
+    ) -> None:
         self.capacity_bytes = capacity_bytes
         self.other_bytes = other_bytes
+        self.other_processes = dict(other_processes or {})
         self.used_bytes = 0
         self._arena = _AddressSpace(_ARENA_ADDRESS + device * _ARENA_BYTES, _ARENA_BYTES)
         self._reservations = _AddressSpace(_RESERVATIONS_ADDRESS, _RESERVATIONS_BYTES)
@@ -70,6 +91,16 @@ class Driver:
         if address is None:
             self.unmap(size_bytes)
         return address
+
+    def adopt(self, address: int, size_bytes: int) -> None:
+        """Take over a segment that cudaMalloc gave before; the caller makes sure that there is room for it."""
+        size_bytes = round_up(size_bytes, PAGE_BYTES)
+        self.used_bytes += size_bytes
+        self._arena.take_at(address, size_bytes)
+
+    def adopt_reservation(self, address: int, size_bytes: int) -> None:
+        """Take over address space that was reserved before, without what is mapped behind it."""
+        self._reservations.take_at(address, size_bytes)
 
     def free(self, address: int) -> None:
         """Give memory back (cudaFree)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vramscope.allocator.blocks import Block, Frames, Pool, try_merge
 from vramscope.allocator.rounding import SMALL_SEGMENT_BYTES, round_up
+from vramscope.allocator.settings import Settings
 from vramscope.allocator.state import State
 
 
@@ -19,7 +20,7 @@ def allocate(state: State, pool: Pool, stream: int, size_bytes: int, frames: Fra
         return None
     while block.size_bytes < size_bytes:
         behind = block.next
-        assert behind is not None, "_find() returned a block without room"
+        assert behind is not None, "the place that was found has no room"
         if not _map(state, behind, min(size_bytes - block.size_bytes, behind.size_bytes), frames):
             return None
         block = behind
@@ -28,21 +29,38 @@ def allocate(state: State, pool: Pool, stream: int, size_bytes: int, frames: Fra
 
 
 def _find(state: State, pool: Pool, stream: int, size_bytes: int) -> Block | None:
-    """Return the lowest idle block, free or unmapped, that begins enough contiguous idle space; else a new segment's."""
-    for unmapped in pool.unmapped.of_stream(stream):
+    """Return where a request goes: what ``find`` says, else a new segment; None where there is no address space for one."""
+    found = find(pool, stream, size_bytes)
+    if found is not None:
+        return found
+    page_bytes = page_size(state.settings, pool)
+    reserved_bytes = address_space_bytes(state.driver.capacity_bytes, page_bytes)
+    address = state.driver.reserve(reserved_bytes)
+    if address is None:
+        return None
+    block = state.new_segment(address, reserved_bytes, stream, pool, page_bytes)
+    pool.unmapped.insert(block)
+    return block
+
+
+def page_size(settings: Settings, pool: Pool) -> int:
+    return SMALL_SEGMENT_BYTES if pool.is_small else settings.large_segment_bytes
+
+
+def address_space_bytes(capacity_bytes: int, page_bytes: int) -> int:
+    """Return how much is reserved for a segment: 9/8 of the device, so that pages can move to its end while holes stay behind."""
+    return round_up(capacity_bytes + capacity_bytes // 8, page_bytes)
+
+
+def find(pool: Pool, stream: int, size_bytes: int) -> Block | None:
+    """Return the lowest idle block, free or unmapped, that begins enough contiguous idle space of existing segments, or None."""
+    for entry in pool.unmapped.of_stream(stream):
+        unmapped = entry[3]
         before = unmapped.prev
         start = before if before is not None and before.is_idle else unmapped
         if _has_room(start, size_bytes):
             return start
-    page_bytes = SMALL_SEGMENT_BYTES if pool.is_small else state.settings.large_segment_bytes
-    # 9/8 of the device, so that pages can move to the end of the segment while holes stay behind.
-    reserved_bytes = round_up(state.driver.capacity_bytes + state.driver.capacity_bytes // 8, page_bytes)
-    address = state.driver.reserve(reserved_bytes)
-    if address is None:
-        return None
-    block = state.new_segment(address, reserved_bytes, stream, pool, page_bytes).first
-    pool.unmapped.insert(block)
-    return block
+    return None
 
 
 def _has_room(start: Block, size_bytes: int) -> bool:
@@ -73,7 +91,7 @@ def _map(state: State, block: Block, size_bytes: int, frames: Frames) -> bool:
     if block.prev is None and not block.segment_frames:
         block.segment_frames = frames
     pool.insert_free(block)
-    state.count_reserved(mapped_bytes, pool)
+    state.change_reserved(mapped_bytes, pool)
     state.statistics.num_device_alloc += 1
     return True
 
@@ -100,7 +118,7 @@ def unmap(state: State, block: Block) -> None:
     try_merge(block, block.prev)
     try_merge(block, block.next)
     pool.unmapped.insert(block)
-    state.count_reserved(begin - end, pool)
+    state.change_reserved(begin - end, pool)
     state.statistics.num_device_free += 1
     state.record("segment_unmap", begin, end - begin, segment.stream, pool.id, frames)
     if not block.is_split:

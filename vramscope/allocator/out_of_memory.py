@@ -51,20 +51,35 @@ def out_of_memory(
     )
 
 
+def preempted(state: State, segment_bytes: int) -> OutOfMemory:
+    """Count that the driver was not even asked (throw_on_cudamalloc_oom), and return the error to raise."""
+    state.statistics.num_oom_rejections += 1
+    return OutOfMemory(
+        "CUDA out of memory. Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit."
+        f" Requested size: {format_size(segment_bytes)}",
+        requested_bytes=segment_bytes,
+        tried_bytes=segment_bytes,
+        device_free_bytes=state.driver.free_bytes,
+    )
+
+
 def _text(state: State, tried_bytes: int) -> str:
-    """Return PyTorch's message, less the other processes that it names where NVML tells of them."""
+    """Return PyTorch's message. Of the other processes it names those that NVML tells of, this one last."""
     driver, limit_bytes = state.driver, state.limit_bytes
-    allocated_bytes = state.statistics.allocated_bytes.all.current
+    allocated_bytes = state.statistics.allocated_bytes.current
     halves = [half for private in state.private_pools.values() for half in (private.small, private.large)]
     # What PyTorch calls "allocated in private pools" are the free blocks that only those pools can use.
     private_bytes = sum(block.size_bytes for half in halves for block in half.free)
+    others = "".join(
+        f"Process {pid} has {format_size(used)} memory in use. " for pid, used in driver.other_processes.items()
+    )
     limit = f"{format_size(limit_bytes)} allowed; " if limit_bytes is not None else ""
     private = f"with {format_size(private_bytes)} allocated in private pools (e.g., CUDA Graphs), "
     return (
         f"CUDA out of memory. Tried to allocate {format_size(tried_bytes)}."
         f" GPU {state.device} has a total capacity of {format_size(driver.capacity_bytes)}"
         f" of which {format_size(driver.free_bytes)} is free."
-        f" Including non-PyTorch memory, this process has {format_size(driver.used_bytes)} memory in use. {limit}"
+        f" {others}Including non-PyTorch memory, this process has {format_size(driver.used_bytes)} memory in use. {limit}"
         f"Of the allocated memory {format_size(allocated_bytes + private_bytes)} is allocated by PyTorch,"
         f" {private if private_bytes else ''}"
         f"and {format_size(state.reserved_bytes - allocated_bytes - private_bytes)}"

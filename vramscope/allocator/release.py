@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vramscope.allocator import expandable
-from vramscope.allocator.blocks import Block, Pool, PoolId
+from vramscope.allocator.blocks import Block, Pool, PoolId, first_of_size
 from vramscope.allocator.state import State
 
 
@@ -15,40 +15,56 @@ def release_segment(state: State, block: Block) -> None:
     statistics.num_device_free += 1
     state.record("segment_free", block.address, block.size_bytes, segment.stream, pool.id, block.segment_frames)
     state.driver.free(segment.address)
-    state.count_reserved(-block.size_bytes, pool)
-    statistics.segment.add(-1, pool.is_small)
+    state.change_reserved(-block.size_bytes, pool)
+    statistics.segment.decrease(1, pool.is_small)
     if state.settings.is_oversize(block.size_bytes):
-        statistics.oversize_segments.add(-1)
+        statistics.oversize_segments.decrease(1)
     pool.free.remove(block)
     del state.segments[segment.address]
 
 
-def release_available(state: State, pool: Pool, stream: int, size_bytes: int) -> bool:
-    """Where max_split_size is set: free one cached oversize block that is large enough, else the largest until they are."""
+def available(state: State, pool: Pool, stream: int, size_bytes: int) -> tuple[list[Block], bool]:
+    """Return the oversize blocks that are released for a request, and whether they are enough.
+
+    One that is large enough, else the largest until they are; none where max_split_size is not set.
+    """
     limit_bytes = state.settings.max_split_size_bytes
     if limit_bytes is None:
-        return False
+        return [], False
     key_bytes = max(size_bytes, limit_bytes)
-    blocks = pool.free.of_stream(stream)
-    index = pool.free.index(stream, key_bytes)
-    if index < len(blocks) and not blocks[index].segment.is_expandable:
-        release_segment(state, blocks[index])
-        return True
-    released_bytes = 0
-    for block in reversed(blocks[:index]):
-        if released_bytes >= key_bytes or block.size_bytes < limit_bytes:
+    entries = pool.free.of_stream(stream)
+    index = first_of_size(entries, key_bytes)
+    if index < len(entries) and not entries[index][3].segment.is_expandable:
+        return [entries[index][3]], True
+    found: list[Block] = []
+    found_bytes = 0
+    for entry in reversed(entries[:index]):
+        block = entry[3]
+        if found_bytes >= key_bytes or block.size_bytes < limit_bytes:
             break
         if not block.segment.is_expandable:
-            released_bytes += block.size_bytes
-            release_segment(state, block)
-    return released_bytes >= key_bytes
+            found_bytes += block.size_bytes
+            found.append(block)
+    return found, found_bytes >= key_bytes
+
+
+def release_available(state: State, pool: Pool, stream: int, size_bytes: int) -> bool:
+    """Release the oversize blocks that :func:`available` names; return whether they are enough."""
+    blocks, is_enough = available(state, pool, stream, size_bytes)
+    for block in blocks:
+        release_segment(state, block)
+    return is_enough
 
 
 def release_cached(state: State) -> None:
-    """Wait for the pending frees, then give back every cached segment and page that nothing lives in (empty_cache())."""
-    state.wait(lambda block: True)
-    _release_pool(state, state.large)
-    _release_pool(state, state.small)
+    """Wait for the pending frees, then give back every cached segment and page that nothing lives in (empty_cache()).
+
+    During a capture only that of the private pools without a holder.
+    """
+    if not state.captures:
+        state.wait()
+        _release_pool(state, state.large)
+        _release_pool(state, state.small)
     for pool_id in list(state.private_pools):
         _release_private(state, pool_id)
 
@@ -56,7 +72,7 @@ def release_cached(state: State) -> None:
 def release_private(state: State, pool_id: PoolId) -> None:
     """Do the same for one private pool, unless somebody holds it."""
     if not state.private_pools[pool_id].holders:
-        state.wait(lambda block: block.segment.pool.id == pool_id)
+        state.wait(pool_id)
         _release_private(state, pool_id)
 
 
@@ -80,23 +96,28 @@ def _release_pool(state: State, pool: Pool) -> None:
             expandable.unmap(state, block)
 
 
-def collect_garbage(state: State) -> None:
-    """Free unsplit cached segments of the large pool that were not used for long, down to the threshold of the limit."""
+def garbage(state: State) -> list[Block]:
+    """Return what is collected before a new segment: unsplit cached segments of the default large pool that were not used for
+    long, down to the threshold of the limit."""
     limit_bytes = state.limit_bytes
     if limit_bytes is None or not state.settings.garbage_collection_threshold:
-        return
+        return []
     target_bytes = state.reserved_bytes - int(state.settings.garbage_collection_threshold * limit_bytes)
     pool = state.large
-    freeable = [block for block in pool.free if not block.is_split]
-    total_age, count = sum(map(pool.age, freeable)), len(freeable)
-    reclaimed_bytes = 0
-    while reclaimed_bytes < target_bytes and count:
-        oldest = [block for block in freeable if pool.age(block) >= total_age / count]
-        if not oldest:
-            break
-        for block in oldest:
-            reclaimed_bytes += block.size_bytes
-            total_age -= pool.age(block)
-            count -= 1
-            release_segment(state, block)
-            freeable.remove(block)
+    left = [block for block in pool.free if not block.is_split and not block.segment.is_expandable]
+    total_age, found_bytes = sum(map(pool.age, left)), 0
+    found: list[Block] = []
+    while found_bytes < target_bytes and left:
+        # At least one block is as old as the average. Those found in one round all go, also beyond the target.
+        average_age = total_age / len(left)
+        oldest = [block for block in left if pool.age(block) >= average_age]
+        left = [block for block in left if pool.age(block) < average_age]
+        found += oldest
+        found_bytes += sum(block.size_bytes for block in oldest)
+        total_age -= sum(map(pool.age, oldest))
+    return found
+
+
+def collect_garbage(state: State) -> None:
+    for block in garbage(state):
+        release_segment(state, block)

@@ -1,15 +1,13 @@
-"""The allocator's options, and the text of PYTORCH_ALLOC_CONF that sets them."""
+"""The allocator's options, those that are known to harm each other, and what a snapshot records of them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from vramscope.allocator.rounding import DIVISION_BUCKETS, LARGE_SEGMENT_BYTES, MIN_LARGE_ALLOC_BYTES
-from vramscope.errors import BadInputError
-from vramscope.units import MIB, format_bytes
+from vramscope.allocator.rounding import LARGE_SEGMENT_BYTES
+
+# From the newest: torch's release (major, minor) since which free blocks are sorted so.
+_ORDERS = (((2, 13), "2.13"), ((2, 12), "2.12"), ((0, 0), "2.11"))
 
 
 @dataclass(frozen=True)
@@ -17,8 +15,13 @@ class Settings:
     """The options of torch 2.14's native allocator that decide where memory goes, with its defaults.
 
     ``max_split_size_bytes`` None is no limit; ``max_non_split_rounding_bytes`` None is the large segment size. ``order`` names the
-    first release whose order of free blocks is used ("2.11" stands for all before 2.12); nothing else of older releases is
-    simulated, and only "2.13" was compared with the real allocator. ``text`` is what was parsed.
+    first release whose order of free blocks is used ("2.11" stands for all before 2.12): by stream and size, and then
+
+    - "2.11": by address,
+    - "2.12": by a counter of blocks in the order in which they were made,
+    - "2.13": by a counter of segments, and in a segment by address.
+
+    Nothing else of older releases is simulated. ``text`` is what was parsed.
     """
 
     expandable_segments: bool = False
@@ -28,8 +31,56 @@ class Settings:
     garbage_collection_threshold: float = 0.0
     per_process_memory_fraction: float | None = None
     large_segment_bytes: int = LARGE_SEGMENT_BYTES
+    throw_on_cudamalloc_oom: bool = False
+    graph_capture_record_stream_reuse: bool = False
     order: str = "2.13"
     text: str = ""
+
+    @property
+    def non_split_rounding_bytes(self) -> int:
+        """How much larger than an oversize request the block may be that serves it."""
+        if self.max_non_split_rounding_bytes is None:
+            return self.large_segment_bytes
+        return self.max_non_split_rounding_bytes
+
+    @property
+    def max_split_size(self) -> int:
+        """The limit as PyTorch prints it: a signed number of 64 bits, -1 for none."""
+        return (
+            -1 if self.max_split_size_bytes is None else (self.max_split_size_bytes + (1 << 63)) % (1 << 64) - (1 << 63)
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is known to be wrong with these options together, one line each."""
+        found = [
+            (
+                self.max_split_size_bytes is not None and self.expandable_segments,
+                "max_split_size_mb with expandable_segments: free blocks above the limit are not used for smaller requests, and"
+                " new pages are mapped instead, so that reserved memory may grow without end (pytorch#193400)",
+            ),
+            (
+                self.garbage_collection_threshold > 0 and not self._has_limit,
+                "garbage_collection_threshold does nothing without per_process_memory_fraction below 1",
+            ),
+            (
+                self.garbage_collection_threshold > 0 and self.expandable_segments,
+                "garbage_collection_threshold does not free pages of expandable_segments",
+            ),
+            (
+                self.max_non_split_rounding_bytes is not None and self.max_split_size_bytes is None,
+                "max_non_split_rounding_mb does nothing without max_split_size_mb",
+            ),
+            (
+                self.graph_capture_record_stream_reuse,
+                "graph_capture_record_stream_reuse is not simulated: it follows the nodes of a graph",
+            ),
+        ]
+        return tuple(line for holds, line in found if holds)
+
+    @property
+    def _has_limit(self) -> bool:
+        return self.per_process_memory_fraction is not None and self.per_process_memory_fraction < 1
 
     def is_oversize(self, block_bytes: int) -> bool:
         """Return whether blocks of this size are never split."""
@@ -41,146 +92,7 @@ class Settings:
         return None if fraction is None or fraction >= 1 else int(fraction * capacity_bytes)
 
 
-def parse_alloc_conf(text: str) -> Settings:
-    """Return the settings that ``text`` asks for. Raises BadInputError with one line where PyTorch would refuse it too."""
-    fields: dict[str, Any] = {"text": text}
-    for key, value in _pairs(text):
-        if key in _IGNORED:
-            continue
-        if key not in _OPTIONS:
-            raise _bad(text, f"{key!r} is not an option that is simulated; known are {', '.join(_OPTIONS)}")
-        name, read = _OPTIONS[key]
-        try:
-            fields[name] = read(value)
-        except ValueError as error:
-            raise _bad(text, f"{key}: {error}") from None
-    fields.pop("backend", None)
-    settings = Settings(**fields)
-    _check_sizes(settings)
-    return settings
-
-
-def _check_sizes(settings: Settings) -> None:
-    """The sizes that depend on the large segment size are checked once all options are read, in whatever order they came."""
-    large = settings.large_segment_bytes
-    for name, size_bytes in (
-        ("max_split_size_mb", settings.max_split_size_bytes),
-        ("max_non_split_rounding_mb", settings.max_non_split_rounding_bytes),
-    ):
-        if size_bytes is not None and size_bytes < large:
-            raise _bad(settings.text, f"{name} must be at least the large segment size, {format_bytes(large)}")
-
-
-def _bad(text: str, why: str) -> BadInputError:
-    return BadInputError(f"allocator settings {text!r}: {why}")
-
-
-def _pairs(text: str) -> list[tuple[str, str]]:
-    """Split "key:value,key:[a:b,c:d]" at the commas that are not inside brackets."""
-    pairs = []
-    for part in filter(None, re.split(r",(?![^\[]*\])", re.sub(r"\s", "", text))):
-        key, colon, value = part.partition(":")
-        if not colon or not key or not value:
-            raise _bad(text, f"{part!r} is not key:value")
-        pairs.append((key, value))
-    return pairs
-
-
-def _boolean(value: str) -> bool:
-    if value not in ("True", "False"):
-        raise ValueError(f"expected True or False, not {value!r}")
-    return value == "True"
-
-
-def _whole(value: str) -> int:
-    if not value.isdecimal():
-        raise ValueError(f"expected a whole number, not {value!r}")
-    return int(value)
-
-
-def _mebibytes(value: str) -> int:
-    return _whole(value) * MIB
-
-
-def _large_segment_bytes(value: str) -> int:
-    if _mebibytes(value) <= MIN_LARGE_ALLOC_BYTES:
-        raise ValueError(f"must be above {MIN_LARGE_ALLOC_BYTES // MIB}")
-    return _mebibytes(value)
-
-
-def _number(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise ValueError(f"expected a number, not {value!r}") from None
-
-
-def _threshold(value: str) -> float:
-    if not 0 < _number(value) < 1:
-        raise ValueError("must lie between 0 and 1")
-    return _number(value)
-
-
-def _fraction(value: str) -> float:
-    if not 0 <= _number(value) <= 1:
-        raise ValueError("must lie in 0 to 1")
-    return _number(value)
-
-
-def _backend(value: str) -> str:
-    if value != "native":
-        raise ValueError(f"only the native allocator is simulated, not {value!r}")
-    return value
-
-
-def _power_of_two(value: str, *, zero: bool) -> int:
-    number = _whole(value)
-    if number & (number - 1) or (number == 0 and not zero):
-        raise ValueError(f"{number} is not a power of 2")
-    return number
-
-
-def _divisions(value: str) -> tuple[int, ...]:
-    """Read one number for all buckets, or "[256:1,512:2,>:4]": sizes in MiB, lower buckets take the first, ">" the rest."""
-    if not value.startswith("["):
-        return (_power_of_two(value, zero=True),) * DIVISION_BUCKETS
-    divisions = [0] * DIVISION_BUCKETS
-    last = -1
-    for entry in value.strip("[]").split(","):
-        size, colon, division_text = entry.partition(":")
-        if not colon:
-            raise ValueError(f"{entry!r} is not size:divisions")
-        division = _power_of_two(division_text, zero=True)
-        if size == ">":
-            divisions[last + 1 :] = [division] * (DIVISION_BUCKETS - last - 1)
-            continue
-        bucket = min(_power_of_two(size, zero=False).bit_length() - 1, DIVISION_BUCKETS - 1)
-        if last < 0:
-            divisions[:bucket] = [division] * bucket
-        divisions[bucket] = division
-        last = bucket
-    return tuple(divisions)
-
-
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "expandable_segments": ("expandable_segments", _boolean),
-    "max_split_size_mb": ("max_split_size_bytes", _mebibytes),
-    "max_non_split_rounding_mb": ("max_non_split_rounding_bytes", _mebibytes),
-    "roundup_power2_divisions": ("roundup_power2_divisions", _divisions),
-    "garbage_collection_threshold": ("garbage_collection_threshold", _threshold),
-    "per_process_memory_fraction": ("per_process_memory_fraction", _fraction),
-    "large_segment_size_mb": ("large_segment_bytes", _large_segment_bytes),
-    "backend": ("backend", _backend),
-}
-
-# Options that move no block: locks, and the allocator of pinned host memory.
-_IGNORED = (
-    "release_lock_on_cudamalloc",
-    "graph_capture_record_stream_reuse",
-    "pinned_use_cuda_host_register",
-    "pinned_num_register_threads",
-    "pinned_use_background_threads",
-    "pinned_reserve_segment_size_mb",
-    "pinned_max_round_threshold_mb",
-    "pinned_max_cached_size_mb",
-)
+def order_of(torch_version: str) -> str:
+    """Return the :attr:`Settings.order` of a release of torch ("2.14.1+cu130"). Raises ValueError for another text."""
+    major, minor = (int(part) for part in torch_version.split(".")[:2])
+    return next(order for first, order in _ORDERS if (major, minor) >= first)

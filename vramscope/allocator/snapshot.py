@@ -89,7 +89,7 @@ def _segment_dict(device: int, segment: Segment, blocks: list[Block], as_dicts: 
 def _state_name(block: Block) -> str:
     if block.allocated:
         return "active_allocated"
-    return "active_pending_free" if block.events else "inactive"
+    return "inactive" if block.is_idle else "active_pending_free"
 
 
 def _trace_dict(entry: TraceEntry, as_dicts: _FrameDicts) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _settings_dict(settings: Settings) -> dict[str, Any]:
     divisions = settings.roundup_power2_divisions or (0,) * DIVISION_BUCKETS
     return {
         "PYTORCH_CUDA_ALLOC_CONF": settings.text,
-        "max_split_size": -1 if settings.max_split_size_bytes is None else settings.max_split_size_bytes,
+        "max_split_size": settings.max_split_size,
         "garbage_collection_threshold": settings.garbage_collection_threshold,
         "expandable_segments": settings.expandable_segments,
         "roundup_power2_divisions": {str(1 << bucket): count for bucket, count in enumerate(divisions)},

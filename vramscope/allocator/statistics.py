@@ -20,40 +20,53 @@ _BY_POOL = (
 
 
 class Counter:
-    """A figure with its peak and the sums of its increases and decreases."""
+    """A figure with its peak and the sum of its increases; the sum of its decreases is what is left between the two."""
 
-    __slots__ = ("allocated", "current", "freed", "peak")
+    __slots__ = ("allocated", "current", "peak")
 
     def __init__(self) -> None:
-        self.current = self.peak = self.allocated = self.freed = 0
+        self.current = self.peak = self.allocated = 0
 
-    def add(self, amount: int) -> None:
-        """Add ``amount``, which is a decrease where it is negative."""
+    def increase(self, amount: int) -> None:
         self.current += amount
-        if amount > 0:
-            self.allocated += amount
-            self.peak = max(self.peak, self.current)
-        else:
-            self.freed -= amount
+        self.allocated += amount
+        if self.current > self.peak:
+            self.peak = self.current
+
+    def decrease(self, amount: int) -> None:
+        self.current -= amount
 
     def as_dict(self) -> dict[str, int]:
-        return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": self.freed}
+        freed = self.allocated - self.current
+        return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": freed}
 
 
 class PoolCounter:
-    """A counter for the small pool, the large pool and both."""
+    """A counter for the small pool and one for the large pool; ``peak`` is that of both together."""
 
-    __slots__ = ("all", "large", "small")
+    __slots__ = ("large", "peak", "small")
 
     def __init__(self) -> None:
-        self.all, self.small, self.large = Counter(), Counter(), Counter()
+        self.small, self.large = Counter(), Counter()
+        self.peak = 0
 
-    def add(self, amount: int, is_small: bool) -> None:
-        self.all.add(amount)
-        (self.small if is_small else self.large).add(amount)
+    @property
+    def current(self) -> int:
+        return self.small.current + self.large.current
+
+    def increase(self, amount: int, is_small: bool) -> None:
+        (self.small if is_small else self.large).increase(amount)
+        current = self.small.current + self.large.current
+        if current > self.peak:
+            self.peak = current
+
+    def decrease(self, amount: int, is_small: bool) -> None:
+        (self.small if is_small else self.large).current -= amount
 
     def as_dict(self) -> dict[str, dict[str, int]]:
-        return {"all": self.all.as_dict(), "small_pool": self.small.as_dict(), "large_pool": self.large.as_dict()}
+        allocated, current = self.small.allocated + self.large.allocated, self.current
+        both = {"current": current, "peak": self.peak, "allocated": allocated, "freed": allocated - current}
+        return {"all": both, "small_pool": self.small.as_dict(), "large_pool": self.large.as_dict()}
 
 
 class Statistics:
@@ -78,26 +91,30 @@ class Statistics:
         self.num_sync_all_streams = 0
         self.num_device_alloc = 0
         self.num_device_free = 0
+        self.num_oom_rejections = 0
 
-    def add_reserved(self, amount_bytes: int, is_small: bool, pool_id: PoolId) -> None:
-        self.reserved_bytes.add(amount_bytes, is_small)
+    def change_reserved(self, amount_bytes: int, is_small: bool, pool_id: PoolId) -> None:
+        """Count memory that was taken from the driver or, where ``amount_bytes`` is negative, given back."""
+        counters = [self.reserved_bytes]
         if pool_id != DEFAULT_POOL:
-            self.reserved_bytes_by_private_pools.setdefault(pool_id, PoolCounter()).add(amount_bytes, is_small)
+            counters.append(self.reserved_bytes_by_private_pools.setdefault(pool_id, PoolCounter()))
+        for counter in counters:
+            if amount_bytes > 0:
+                counter.increase(amount_bytes, is_small)
+            else:
+                counter.decrease(-amount_bytes, is_small)
 
-    def as_dict(self, max_split_size_bytes: int | None) -> dict[str, Any]:
-        """Return the nested form; ``max_split_size`` is -1 where there is no limit, as PyTorch prints it.
-
-        ``num_oom_rejections`` is 0 because the option that rejects (throw_on_cudamalloc_oom) is not simulated.
-        """
+    def as_dict(self, max_split_size: int) -> dict[str, Any]:
+        """Return the nested form, with the ``max_split_size`` of the settings, -1 where there is no limit."""
         by_pool = {pool_id: counter.as_dict() for pool_id, counter in self.reserved_bytes_by_private_pools.items()}
         return {
             "num_alloc_retries": self.num_alloc_retries,
             "num_ooms": self.num_ooms,
-            "max_split_size": -1 if max_split_size_bytes is None else max_split_size_bytes,
+            "max_split_size": max_split_size,
             "num_sync_all_streams": self.num_sync_all_streams,
             "num_device_alloc": self.num_device_alloc,
             "num_device_free": self.num_device_free,
-            "num_oom_rejections": 0,
+            "num_oom_rejections": self.num_oom_rejections,
             **{name: getattr(self, name).as_dict() for name in _BY_POOL},
             "reserved_bytes_by_private_pools": by_pool,
             "oversize_allocations": self.oversize_allocations.as_dict(),

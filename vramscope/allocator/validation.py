@@ -17,9 +17,7 @@ def validate(state: State, allocated: Mapping[int, Block]) -> None:
     for segment in state.segments.values():
         _validate_segment(segment)
     assert {b.address for b in blocks if b.allocated} == set(allocated), "the blocks handed out"
-    assert all(state.pending.count(b) == b.events for b in blocks if b.events), "the events of pending blocks"
-    assert len(state.pending) == sum(b.events for b in blocks), "pending uses of blocks that are gone"
-    assert 0 <= state.completed <= len(state.pending)
+    _validate_pending(state, blocks)
     _validate_sets(state, blocks)
     _validate_counters(state, blocks)
 
@@ -41,6 +39,7 @@ def _validate_block(segment: Segment, block: Block) -> None:
     assert block.segment is segment
     assert block.size_bytes > 0
     assert block.size_bytes % MIN_BLOCK_BYTES == 0
+    assert not (block.is_idle and (block.allocated or block.events or block.stream_uses)), "an idle block in use"
     assert block.is_idle or block.requested_bytes <= block.size_bytes, "a block smaller than its request"
     if not block.mapped:
         assert segment.is_expandable
@@ -49,9 +48,22 @@ def _validate_block(segment: Segment, block: Block) -> None:
         assert block.size_bytes % segment.page_bytes == 0
 
 
+def _validate_pending(state: State, blocks: list[Block]) -> None:
+    waiting, deferred = state.completed + state.pending, state.deferred + state.deferred_done
+    pending = [b for b in blocks if not b.is_idle and not b.allocated]
+    assert all(waiting.count(b) == b.events for b in pending), "the events of pending blocks"
+    assert len(waiting) == sum(b.events for b in blocks), "pending uses of blocks that are gone"
+    assert all(b.events or b in deferred for b in pending), "a pending block that waits for nothing"
+    assert all(b.stream_uses and not b.is_idle and not b.allocated for b in deferred), "a deferred block"
+    assert state.captures >= 0
+
+
 def _validate_sets(state: State, blocks: list[Block]) -> None:
-    private = [pool for private in state.private_pools.values() for pool in (private.small, private.large)]
-    pools = [state.small, state.large, *private]
+    pools = list(state.pools())
+    for stream in {segment.stream for segment in state.segments.values()}:
+        for entries in (pool.free.of_stream(stream) for pool in pools):
+            assert entries == sorted(entries), "a free set out of order"
+            assert all(entry[:3] == (entry[3].size_bytes, entry[3].rank, entry[3].address) for entry in entries)
     free = [id(block) for pool in pools for block in pool.free]
     unmapped = [id(block) for pool in pools for block in pool.unmapped]
     assert sorted(free) == sorted(id(b) for b in blocks if b.mapped and b.is_idle), "the free sets"

@@ -26,7 +26,7 @@ def test_a_request_is_rounded_to_512_bytes(request_bytes: int, expected: int) ->
         pytest.param("4", 2049, 2560, id="one byte more is"),
         pytest.param("4", 100, 512, id="less than a block"),
         pytest.param("1", 1200 * MIB, 1200 * MIB, id="one division is none"),
-        pytest.param("0", 1200 * MIB, 1200 * MIB, id="nor is zero"),
+        pytest.param("[1:0]", 1200 * MIB, 1200 * MIB, id="nor is zero"),
         pytest.param("[256:1,512:2,1024:4,>:8]", 300 * MIB, 300 * MIB, id="bucket 256"),
         pytest.param("[256:1,512:2,1024:4,>:8]", 600 * MIB, 768 * MIB, id="bucket 512"),
         pytest.param("[256:1,512:2,1024:4,>:8]", 1200 * MIB, 1280 * MIB, id="bucket 1024"),
