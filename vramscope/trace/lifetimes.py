@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from vramscope.columns import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE, U64, DeviceMap
+from vramscope.columns import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE, U64
 from vramscope.snapshot.columns import ACTION_CODE, I64, NONE, DeviceSnapshot, Events
 from vramscope.trace.columns import BEFORE, Allocations, Bools
 
@@ -40,6 +41,18 @@ class Lives:
 
     def __len__(self) -> int:
         return len(self.address)
+
+
+class Told(NamedTuple):
+    """The allocations of a trace, with their requests as ``block_bytes`` so far, none of them exact.
+
+    ``told_by`` (N,) is an event that tells of each, -1 where only the final state does. ``wrong`` counts events that cannot
+    have led to the final state: where there are any, the lifetimes mean nothing.
+    """
+
+    allocations: Allocations
+    told_by: I64
+    wrong: int
 
 
 def lives_of(events: Events, turns: dict[str, int]) -> Lives:
@@ -87,62 +100,57 @@ def place_of(addresses: U64, wanted: U64) -> I64:
     return np.where(addresses[place] == wanted, place, -1)
 
 
-def allocations_of(found: DeviceSnapshot) -> tuple[Allocations, I64, int]:
-    """Return the allocations, with their requests rounded by nothing yet as ``block_bytes`` and none of them exact.
-
-    With them comes for each the event that tells of it (-1: only the final state does), and how many events of the trace
-    cannot have led to the final state: where there are any, the lifetimes mean nothing.
-    """
+def allocations_of(found: DeviceSnapshot) -> Told:
+    """Return the allocations, as they follow from the events and the final state together."""
     events, state = found.events, found.state
     lives = lives_of(events, BLOCK_TURNS)
     active = np.flatnonzero(state.block_state != INACTIVE)
     place = place_of(state.block_address[active], lives.address)
     is_live = lives.last_event == len(events)
     wrong = lives.ends_address & (is_live != (place >= 0))
-    became = np.where(is_live & (place >= 0), active[place] if len(active) else -1, -1)
-    known = np.flatnonzero(became >= 0)
+    known = np.flatnonzero(is_live & (place >= 0))
+    block = active[place[known]]
     is_pending = lives.free_event[known] < len(events)
-    wrong[known] |= state.block_requested_bytes[became[known]] != lives.size_bytes[known]
-    wrong[known] |= state.block_state[became[known]] != np.where(is_pending, ACTIVE_PENDING_FREE, ACTIVE_ALLOCATED)
-
-    untold = np.ones(state.block_count, np.bool_)
-    untold[state.block_state == INACTIVE] = False
-    untold[became[known]] = False
-    rest = np.flatnonzero(untold)
-    return (
-        _joined(found, lives, became, rest),
-        np.concatenate([lives.told_by, np.full(len(rest), -1)])[_order(lives, state, rest)],
-        lives.wrong + int(np.count_nonzero(wrong)),
+    wrong[known] |= state.block_requested_bytes[block] != lives.size_bytes[known]
+    wrong[known] |= state.block_state[block] != np.where(is_pending, ACTIVE_PENDING_FREE, ACTIVE_ALLOCATED)
+    final_block = np.full(len(lives), -1)
+    final_block[known] = block
+    # Blocks of which no event tells were there before the trace, and still are.
+    rest = np.setdiff1d(active, block)
+    return Told(
+        *_joined(found, lives, final_block, rest),
+        wrong=lives.wrong + int(np.count_nonzero(wrong)),
     )
 
 
-def _order(lives: Lives, state: DeviceMap, rest: I64) -> I64:
-    return np.argsort(np.concatenate([lives.address, state.block_address[rest]]), kind="stable")
-
-
-def _joined(found: DeviceSnapshot, lives: Lives, became: I64, rest: I64) -> Allocations:
-    """Return the lives and the blocks ``rest`` of the final state, of which no event tells, in order of their addresses."""
+def _joined(found: DeviceSnapshot, lives: Lives, final_block: I64, rest: I64) -> tuple[Allocations, I64]:
+    """Return the lives and the blocks ``rest`` of the final state in order of their addresses, with the event that tells of each."""
     state, events, never = found.state, found.events, len(found.events)
-    order = _order(lives, state, rest)
+    order = np.argsort(np.concatenate([lives.address, state.block_address[rest]]), kind="stable")
     before, pending = np.full(len(rest), BEFORE), state.block_state[rest] == ACTIVE_PENDING_FREE
-    final_block = np.concatenate([became, rest])[order]
-    stack = np.concatenate([_stacks(lives, events), found.block_stack[rest]])[order]
+
+    def joined(of_lives: npt.NDArray[Any], of_rest: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.concatenate([of_lives, of_rest])[order]
+
+    final_block = joined(final_block, rest)
+    stack = joined(_stacks(lives, events), found.block_stack[rest])
     # The final state knows the stack of a block whose allocation is not in the trace.
     lost = np.flatnonzero((stack == NONE) & (final_block >= 0))
     stack[lost] = found.block_stack[final_block[lost]]
-    requested = np.concatenate([lives.size_bytes, state.block_requested_bytes[rest]])[order]
-    return Allocations(
-        address=np.concatenate([lives.address, state.block_address[rest]])[order],
-        requested_bytes=requested,
-        block_bytes=requested,
+    requested_bytes = joined(lives.size_bytes, state.block_requested_bytes[rest])
+    allocations = Allocations(
+        address=joined(lives.address, state.block_address[rest]),
+        requested_bytes=requested_bytes,
+        block_bytes=requested_bytes,
         is_exact=np.zeros(len(order), np.bool_),
-        first_event=np.concatenate([lives.first_event, before])[order],
-        free_event=np.concatenate([lives.free_event, np.where(pending, BEFORE, never)])[order],
-        last_event=np.concatenate([lives.last_event, np.full(len(rest), never)])[order],
-        stream=np.concatenate([events.stream[lives.told_by], state.segment_stream[state.block_segment()[rest]]])[order],
+        first_event=joined(lives.first_event, before),
+        free_event=joined(lives.free_event, np.where(pending, BEFORE, never)),
+        last_event=joined(lives.last_event, np.full(len(rest), never)),
+        stream=joined(events.stream[lives.told_by], state.segment_stream[state.block_segment()[rest]]),
         stack=stack,
         final_block=final_block,
     )
+    return allocations, joined(lives.told_by, np.full(len(rest), -1))
 
 
 def _stacks(lives: Lives, events: Events) -> npt.NDArray[np.int32]:
@@ -150,6 +158,6 @@ def _stacks(lives: Lives, events: Events) -> npt.NDArray[np.int32]:
     stack = events.stack[lives.told_by]
     from_before = lives.first_event == BEFORE
     asked = np.flatnonzero(~from_before & (lives.free_event < len(events)))
-    if not np.array_equal(stack[asked], events.stack[lives.free_event[asked]]):
+    if not len(asked) or not np.array_equal(stack[asked], events.stack[lives.free_event[asked]]):
         stack[from_before] = NONE
     return stack

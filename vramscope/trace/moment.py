@@ -72,7 +72,7 @@ def _segments(trace: DeviceTrace, event: int) -> _Segments:
     there = _alive(spans.first_event, spans.last_event, event)
     address, size = spans.address[there], spans.total_bytes[there]
     end = address + size
-    if np.any(end[:-1] > address[1:]):
+    if np.any(end[:-1] > address[1:]) or np.any(end <= address):
         raise _contradicting(trace, event)
     is_first = np.ones(len(there), np.bool_)
     is_first[1:] = (end[:-1] != address[1:]) | (spans.is_expandable[there[1:]] == 0)

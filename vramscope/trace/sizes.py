@@ -49,18 +49,19 @@ def block_sizes(
     sizes, is_exact, wrong = np.where(known, final_bytes, rounded), is_exact | known, 0
     if spans is not None and np.any(is_large & ~is_exact):
         gaps = gaps_of(allocations, spans, is_large, len(found.events))
-        wrong = int(np.count_nonzero(is_large & (gaps.gap_bytes < sizes)))
         certain = np.where(known, final_bytes, gaps.seen_bytes)
+        has_no_room = (gaps.gap_bytes < sizes) | ((certain > 0) & (certain < allocations.requested_bytes))
+        wrong = int(np.count_nonzero(is_large & has_no_room))
         by_rule, follows = _by_rule(allocations, rounded, splits, rules, gaps)
         if not rounding_holds or np.any(follows & (certain > 0) & (by_rule != certain)):
             follows = np.zeros(len(allocations), np.bool_)
-        is_full = is_large & (gaps.gap_bytes == rounded)
+        is_full = gaps.gap_bytes == rounded
         sizes = np.where(certain > 0, certain, np.where(follows, by_rule, sizes))
         is_exact |= is_large & ((certain > 0) | follows | is_full)
     uncertain = int(np.count_nonzero(~is_exact))
     if uncertain:
         notes += (
-            f"the sizes of {uncertain} blocks that are gone are not certain: they may have been up to 1 MiB larger",
+            f"the sizes of {uncertain} blocks that are gone are not certain: what is shown are their requests, rounded",
         )
     return Sizes(sizes, is_exact, wrong, notes)
 

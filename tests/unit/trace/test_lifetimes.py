@@ -89,3 +89,8 @@ def test_turns_that_cannot_be_are_a_contradiction(trace: list[dict[str, Any]]) -
     found = traced_device(tree(segment((KIB, "live"), small=True), traces=[trace]))
     assert found.contradiction is not None
     assert "do not fit the final state" in found.contradiction
+
+
+def test_without_a_pair_nobody_knows_whose_stack_a_free_has() -> None:
+    found = allocations([event("free_completed", 0, 9, frames=HERE)], (2 * MIB, "free"))
+    assert found.stack.tolist() == [NONE]

@@ -83,3 +83,9 @@ def test_a_request_of_max_split_size_and_more_takes_a_free_block_whole() -> None
 def test_a_block_outside_of_all_segments_is_a_contradiction() -> None:
     found = traced_device(tree(segment((PAGE, "free")), traces=[[made(40, 3), freed(40, 3)]]))
     assert found.contradiction == "1 blocks of the trace have no room in its segments: part of its history is missing"
+
+
+def test_a_block_that_ends_before_its_request_does_is_a_contradiction() -> None:
+    # GIVEN a block of 3 MiB from before the trace, right behind whose first MiB another was made
+    content = tree(segment((PAGE, "free")), traces=[[made(1, 2), freed(1, 2), freed(0, 3)]])
+    assert traced_device(content).contradiction is not None
