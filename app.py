@@ -26,6 +26,7 @@ from dash.development.base_component import Component
 import dashboard.api
 import dashboard.auth
 import dashboard.callbacks
+import dashboard.callbacks.compare
 import dashboard.callbacks.postmortem
 import dashboard.failures
 import dashboard.headers
@@ -36,6 +37,7 @@ from collectors.launch import ensure_running
 from collectors.settings import CollectorSettings, dumps_folder
 from dashboard import serving
 from dashboard.files import SnapshotFiles
+from layouts import compare as compare_layout
 from layouts import live as live_layout
 from layouts import postmortem as postmortem_layout
 from layouts import shell
@@ -62,7 +64,7 @@ class AppSettings:
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """What ``vramscope serve`` was told: where to listen, the token, and the collector to ask."""
+    """What ``vramscope serve`` or ``open`` was told: where to listen, the token, the collector to ask, and the files to open."""
 
     host: str
     port: int
@@ -71,24 +73,29 @@ class ServeSettings:
     hosts: tuple[str, ...]
     collector: CollectorSettings
     start_collector: bool
+    files: tuple[Path, ...] = ()
 
 
-def create_app(live: LiveData, settings: AppSettings) -> dash.Dash:
+def create_app(live: LiveData, settings: AppSettings, files: SnapshotFiles | None = None) -> dash.Dash:
     """Return the application of the *Live* page; its WSGI callable, ``.server``, answers for all pages.
 
     Each page is a Dash application of its own on the one server, so that none loads or waits for another's parts.
+    ``files`` are the snapshots that the pages may open; without them a registry is made that knows those of its last start.
     """
     server = flask.Flask("vramscope")
-    files = SnapshotFiles(settings.state_folder, live, settings.dumps_folder)
+    if files is None:
+        files = SnapshotFiles(settings.state_folder, live, dumps_folder=settings.dumps_folder)
     live_page = _page(server, shell.LIVE, "live", live_layout.layout, settings.base_path)
     dashboard.callbacks.register(live_page, live)
     postmortem_page = _page(server, shell.POSTMORTEM, "postmortem", postmortem_layout.layout, settings.base_path)
     dashboard.callbacks.postmortem.register(postmortem_page)
+    compare_page = _page(server, shell.COMPARE, "compare", compare_layout.layout, settings.base_path)
+    dashboard.callbacks.compare.register(compare_page, files)
     dashboard.page_routes.register(server, live)
     dashboard.postmortem_routes.register(server, files)
     dashboard.api.register(server, live, dumps_folder=settings.dumps_folder)
     dashboard.auth.protect(server, token=settings.token, hosts=settings.hosts)
-    hashes = [found for page in (live_page, postmortem_page) for found in page.csp_hashes()]
+    hashes = [found for page in (live_page, postmortem_page, compare_page) for found in page.csp_hashes()]
     dashboard.headers.secure(server, script_hashes=tuple(dict.fromkeys(hashes)))
     dashboard.headers.preload(server, pages=tuple(shell.PAGES.values()))
     dashboard.failures.guard(server)
@@ -120,18 +127,16 @@ def serve(settings: ServeSettings) -> int:
     listening = serving.bind(settings.host, settings.port)
     collector_pid = ensure_running(settings.collector) if settings.start_collector else None
     try:
-        app = create_app(
-            Gateway(settings.collector.runtime_folder, settings.collector.state_folder),
-            AppSettings(
-                settings.token,
-                dumps_folder(settings.collector.state_folder),
-                settings.collector.state_folder,
-                (*serving.own_hosts(settings.host), *settings.hosts),
-                settings.base_path,
-            ),
-        )
+        state_folder = settings.collector.state_folder
+        live = Gateway(settings.collector.runtime_folder, state_folder)
+        files = SnapshotFiles(state_folder, live, dumps_folder=dumps_folder(state_folder))
+        pages = [f"{shell.PAGES[shell.POSTMORTEM]}?file={files.add_path(path)}" for path in settings.files]
+        hosts = (*serving.own_hosts(settings.host), *settings.hosts)
+        app_settings = AppSettings(settings.token, dumps_folder(state_folder), state_folder, hosts, settings.base_path)
+        app = create_app(live, app_settings, files)
+        port = listening.getsockname()[1]
         lines = serving.addresses(
-            settings.host, listening.getsockname()[1], token=settings.token, base_path=settings.base_path
+            settings.host, port, token=settings.token, base_path=settings.base_path, pages=pages or [""]
         )
         if collector_pid is not None:
             lines.append(f"no collector was running: started one (pid {collector_pid}) that stops with this dashboard")

@@ -10,9 +10,10 @@ from layouts import parts
 
 LIVE = "Live"
 POSTMORTEM = "Post-mortem"
+COMPARE = "Compare"
 
 # The pages by name, and where each lies below the base path.
-PAGES = {LIVE: "", POSTMORTEM: "postmortem/"}
+PAGES = {LIVE: "", POSTMORTEM: "postmortem/", COMPARE: "compare/"}
 
 
 def page(name: str, base_path: str, header: list[Component], body: list[Component], *, skip_to: str) -> Component:

@@ -17,6 +17,7 @@ from vramscope.errors import VramscopeError, with_place
 # What each subcommand needs beyond the base install, which has no dependency; see pyproject.toml.
 EXTRAS = {
     "serve": "serve",
+    "open": "serve",
     "collect": "serve",
     "demo": "serve,demo",
     "info": "analysis",
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         put_application_on_path()
         if arguments.command in PLAIN:
             return int(_late(f"vramscope.cli.{arguments.command}").run(arguments))
-        return {"serve": serve, "collect": collect, "demo": demo}[arguments.command](arguments)
+        return {"serve": serve, "open": serve, "collect": collect, "demo": demo}[arguments.command](arguments)
     except VramscopeError as error:
         return complain(str(error))
     except ModuleNotFoundError as error:
@@ -62,7 +63,7 @@ def collect(arguments: argparse.Namespace) -> int:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Serve the dashboard until a signal."""
+    """Serve the dashboard until a signal; ``open`` serves it with files, and leaves collectors as they are."""
     auth, app = _late("dashboard.auth"), _late("app")
     given = arguments.token or os.environ.get("VRAMSCOPE_TOKEN")
     return int(
@@ -74,7 +75,8 @@ def serve(arguments: argparse.Namespace) -> int:
                 base_path=arguments.base_path,
                 hosts=tuple(arguments.allow_host),
                 collector=_collector_settings(arguments),
-                start_collector=not arguments.no_collector,
+                start_collector=arguments.command == "serve" and not arguments.no_collector,
+                files=tuple(arguments.files) if arguments.command == "open" else (),
             )
         )
     )

@@ -32,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_demo(commands.add_parser("demo", help="show the dashboard over a training job on a simulated GPU"))
     _add_oom(commands.add_parser("oom", help="read pasted out-of-memory messages and memory_summary() tables"))
     _add_info(commands.add_parser("info", help="print the figures of a memory snapshot's file"))
+    _add_open(commands.add_parser("open", help="show memory snapshots in a browser"))
     _add_diff(commands.add_parser("diff", help="print what differs between two snapshots, or two moments of one"))
     _add_report(commands.add_parser("report", help="write a snapshot as one HTML file, for a ticket or a chat"))
     return parser
@@ -65,6 +66,16 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
+    _add_server(parser)
+    parser.add_argument("--no-collector", action="store_true", help="do not start a collector where none runs")
+
+
+def _add_open(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", type=_absolute, nargs="+", metavar="FILE", help=SNAPSHOT_HELP)
+    _add_server(parser)
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
     _add_address(parser)
     parser.add_argument(
         "--base-path",
@@ -79,7 +90,6 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="another host name by which a browser asks; a proxy in front must pass the Host header on",
     )
-    parser.add_argument("--no-collector", action="store_true", help="do not start a collector where none runs")
     _add_folders(parser)
 
 

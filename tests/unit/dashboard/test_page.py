@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 from flask.testing import FlaskClient
 
 from dashboard import ids, page_routes, postmortem_ids
-from layouts import charts, postmortem
+from layouts import charts, compare, postmortem
 from layouts import live as live_layout
 from tests.fake_live_data import FakeLiveData
 from tests.unit.dashboard.frames import decode
@@ -64,8 +64,11 @@ def test_the_links_between_the_pages_hold_the_base_path() -> None:
                     yield child.href, hasattr(child, "aria-current")
                 yield from links(getattr(child, "children", None))
 
-    assert list(links(live_layout.layout("/tools/"))) == [("/tools/", True), ("/tools/postmortem/", False)]
-    assert list(links(postmortem.layout("/tools/"))) == [("/tools/", False), ("/tools/postmortem/", True)]
+    pages = [live_layout, postmortem, compare]
+    paths = ["/tools/", "/tools/postmortem/", "/tools/compare/"]
+    for page in pages:
+        current = paths[pages.index(page)]
+        assert list(links(page.layout("/tools/"))) == [(path, path == current) for path in paths]
 
 
 def test_the_first_picture_does_not_wait_for_plotly() -> None:
