@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from vramscope.errors import BadInputError
+from vramscope.snapshot.all_stacks import is_beside, read_stacks
 from vramscope.snapshot.columns import HOST, Annotations, Settings, Snapshot, Texts
-from vramscope.snapshot.event_stacks import is_beside, read_event_stacks
 from vramscope.snapshot.events import EventColumns
 from vramscope.snapshot.fields import Codes, Ignored, Table
 from vramscope.snapshot.segments import SegmentList, device_snapshot, read_segments
-from vramscope.snapshot.stacks import CHUNK, StackTable
+from vramscope.snapshot.stacks import CHUNK
 from vramscope.snapshot.versions import guess_version
 
 TOP_KEYS = (
@@ -45,7 +45,6 @@ class _Shared:
     """What is one for all devices of a snapshot."""
 
     texts: Codes
-    stacks: StackTable
     ignored: Ignored
 
 
@@ -65,28 +64,30 @@ def build_snapshot(
     _check_counts(tables, traces, file_bytes)
 
     texts, ignored = Codes(), Ignored()
-    shared = _Shared(texts, StackTable(texts, ignored), ignored)
-    segments, host_segments = (read_segments(table, shared.stacks, ignored) for table in tables)
+    shared = _Shared(texts, ignored)
+    segments, host_segments = (read_segments(table, ignored) for table in tables)
     step = _counter(traces, progress)
-    wait_for_stacks = read_event_stacks(traces, shared.stacks, texts, ignored, step)
+    lists = [each for found in (segments, host_segments) for each in (found.segment_frames, found.block_frames)]
+    wait_for_stacks = read_stacks(lists, traces, texts, ignored, step)
     columns = _read_traces(traces, shared, step)
-    event_stacks, stacks = wait_for_stacks()
-    host_events = columns.pop().build(event_stacks.pop())
+    of_lists, of_events, stacks = wait_for_stacks()
+    host_events = columns.pop().build(of_events.pop())
     annotations = _annotations(top.get("external_annotations", []), shared)
     settings = _settings(top.get("allocator_settings", {}), ignored)
     for key in top.keys() - set(TOP_KEYS):
         ignored.add("top-level key", key)
 
     devices = _device_numbers(segments, len(columns))
-    events = [column.build(stack) for column, stack in zip(columns, event_stacks, strict=True)]
+    events = [column.build(stack) for column, stack in zip(columns, of_events, strict=True)]
     no_events = EventColumns(texts, ignored).build(np.empty(0, np.int32))
     of_devices = [events[number] if number < len(events) else no_events for number in devices]
-    host = device_snapshot(host_segments, HOST, host_events)
+    host = device_snapshot(host_segments, of_lists[2:], HOST, host_events)
     return Snapshot(
         container=container,
         torch_version_guess=_guess(top, is_list, segments, columns),
         devices=tuple(
-            device_snapshot(segments, number, trace) for number, trace in zip(devices, of_devices, strict=True)
+            device_snapshot(segments, of_lists[:2], number, trace)
+            for number, trace in zip(devices, of_devices, strict=True)
         ),
         host=host if host.state.segment_count or len(host.events) else None,
         stacks=stacks,

@@ -15,7 +15,6 @@ from vramscope.columns import INACTIVE, STATE_CODE, U64, DeviceMap, check
 from vramscope.errors import WireError
 from vramscope.snapshot.columns import I32, I64, DeviceSnapshot, Events, exact_sum
 from vramscope.snapshot.fields import Ignored, Table
-from vramscope.snapshot.stacks import StackTable
 
 SEGMENT_TYPES = {"large": 0, "small": 1}
 TOTALS = ("allocated_size", "active_size", "requested_size")
@@ -23,19 +22,19 @@ TOTALS = ("allocated_size", "active_size", "requested_size")
 
 @dataclass(frozen=True, eq=False)
 class SegmentList:
-    """Checked columns of a segment list, by device and address."""
+    """Checked columns of a segment list, by device and address; ``*_frames`` are the lists of frames of each record."""
 
     device: I64
     segment: dict[str, npt.NDArray[Any]]
-    segment_stack: I32
+    segment_frames: list[Sequence[Any]]
     first_block: I64
     block: dict[str, npt.NDArray[Any]]
-    block_stack: I32
+    block_frames: list[Sequence[Any]]
     stated: dict[str, U64]
     has_pools: bool
 
 
-def read_segments(table: Table, stacks: StackTable, ignored: Ignored) -> SegmentList:
+def read_segments(table: Table, ignored: Ignored) -> SegmentList:
     """Return the columns of a segment list. Raises BadInputError where a record lacks something."""
     order = np.lexsort((np.asarray(table.unsigned("address")), np.asarray(table.signed("device"))))
     segments = Table(table.kind, [table.records[place] for place in order.tolist()])
@@ -48,10 +47,10 @@ def read_segments(table: Table, stacks: StackTable, ignored: Ignored) -> Segment
     found = SegmentList(
         device=np.asarray(segments.signed("device")),
         segment=segment,
-        segment_stack=stacks.codes(segments.lists("frames")),
+        segment_frames=segments.lists("frames"),
         first_block=first_block,
         block=_block_columns(blocks, segment["address"], first_block),
-        block_stack=stacks.codes(_block_frames(blocks)),
+        block_frames=_block_frames(blocks),
         stated={key: np.asarray(segments.sizes(key)) for key in TOTALS if key not in unrecorded},
         has_pools=segments.has("segment_pool_id"),
     )
@@ -60,8 +59,9 @@ def read_segments(table: Table, stacks: StackTable, ignored: Ignored) -> Segment
     return found
 
 
-def device_snapshot(found: SegmentList, device: int, events: Events) -> DeviceSnapshot:
-    """Return what ``found`` has of one device."""
+def device_snapshot(found: SegmentList, stacks: Sequence[I32], device: int, events: Events) -> DeviceSnapshot:
+    """Return what ``found`` has of one device; ``stacks`` are those of all its segments and of all its blocks."""
+    segment_stack, block_stack = stacks
     mine = np.flatnonzero(found.device == device)
     low, high = (int(mine[0]), int(mine[-1]) + 1) if len(mine) else (0, 0)
     first, last = int(found.first_block[low]), int(found.first_block[high])
@@ -87,8 +87,8 @@ def device_snapshot(found: SegmentList, device: int, events: Events) -> DeviceSn
     return DeviceSnapshot(
         device=device,
         state=state,
-        segment_stack=found.segment_stack[low:high],
-        block_stack=found.block_stack[first:last],
+        segment_stack=segment_stack[low:high],
+        block_stack=block_stack[first:last],
         events=events,
         stated_allocated_bytes=stated["allocated_size"],
         stated_active_bytes=stated["active_size"],

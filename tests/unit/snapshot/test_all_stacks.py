@@ -11,7 +11,7 @@ import pytest
 from tests.segments import segment
 from tests.unit.snapshot.trees import event, frame, tree
 from vramscope.errors import BadInputError
-from vramscope.snapshot import event_stacks
+from vramscope.snapshot import all_stacks
 from vramscope.snapshot.build import build_snapshot
 from vramscope.snapshot.columns import Snapshot
 from vramscope.units import GIB, MIB
@@ -51,7 +51,7 @@ def test_a_second_process_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     here, steps_here = built(content())
 
     # WHEN
-    monkeypatch.setattr(event_stacks, "LEAST_BESIDE", 1)
+    monkeypatch.setattr(all_stacks, "LEAST_BESIDE", 1)
     beside, steps_beside = built(content())
 
     # THEN
@@ -66,14 +66,14 @@ def test_a_second_process_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("frames", [7, [7], [{"filename": 1}]])
 def test_what_is_wrong_there_is_told_here(frames: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stacks, "LEAST_BESIDE", 1)
+    monkeypatch.setattr(all_stacks, "LEAST_BESIDE", 1)
     with pytest.raises(BadInputError, match="frame"):
         built(tree(traces=[[event("snapshot", frames=frames)]]))
 
 
 def test_a_second_process_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN one that ends as the kernel would end it
-    monkeypatch.setattr(event_stacks, "LEAST_BESIDE", 1)
-    monkeypatch.setattr(event_stacks, "_codes", lambda *_: os._exit(1))
+    monkeypatch.setattr(all_stacks, "LEAST_BESIDE", 1)
+    monkeypatch.setattr(all_stacks, "_read", lambda *_: os._exit(1))
     with pytest.raises(BadInputError, match="more time or memory"):
         built(content())
