@@ -44,7 +44,7 @@ class Difference:
 def difference(a: Side, b: Side, *, ignore_lines: bool = False) -> Difference:
     """Return what differs from ``a`` to ``b``. With ``ignore_lines`` frames are the same where file and function are."""
     names = StackNames(ignore_lines=ignore_lines)
-    live_a, live_b = (live_stacks(side, StackFacts(side.traced.snapshot, names)) for side in (a, b))
+    live_a, live_b = (live_stacks(side, StackFacts(side.described, names)) for side in (a, b))
     same_file = a.traced is b.traced
     return Difference(
         a=a,

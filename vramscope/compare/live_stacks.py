@@ -12,38 +12,34 @@ from vramscope.columns import INACTIVE
 from vramscope.compare.rows import Part
 from vramscope.compare.side import Side
 from vramscope.compare.stack_names import Frame, StackNames
-from vramscope.snapshot.columns import I64, NONE, Snapshot
-from vramscope.trace.categories import categories_of, sites_of
-
-NO_STACK = "no stack recorded"
-ONLY_TORCH = "no frame outside torch"
+from vramscope.snapshot.columns import I64, NONE
+from vramscope.trace.described import NO_SITE, ONLY_TORCH, Described
 
 
 class StackFacts:
-    """What the stacks of one snapshot say in words: whose memory they made (an estimate), and where."""
+    """What the stacks of one side say in words that are the same in other files: whose memory they made (an estimate), and where."""
 
-    def __init__(self, snapshot: Snapshot, names: StackNames) -> None:
-        self._snapshot, self._names = snapshot, names
-        self._categories, self._sites = categories_of(snapshot), sites_of(snapshot)
+    def __init__(self, described: Described, names: StackNames) -> None:
+        self._described, self._names = described, names
         self._site_of_frame = {NONE: ONLY_TORCH}
 
     def category(self, stack: int) -> int:
         """Return the code of the owner category; unknown for NONE."""
-        return 0 if stack == NONE else int(self._categories[stack])
+        return 0 if stack == NONE else int(self._described.rules.category[stack])
 
     def site(self, stack: int) -> str:
         """Return the first frame outside torch in one line."""
         if stack == NONE:
-            return NO_STACK
-        frame = int(self._sites[stack])
+            return NO_SITE
+        frame = int(self._described.sites[stack])
         if frame not in self._site_of_frame:
-            self._site_of_frame[frame] = frame_label(self._names.frame_text(self._snapshot, frame))
+            self._site_of_frame[frame] = frame_label(self._names.frame_text(self._described.snapshot, frame))
         return self._site_of_frame[frame]
 
     def names(self, stacks: I64) -> list[bytes]:
         """Return names that are the same in other files where all frames say the same; of NONE an empty one."""
         known = stacks[stacks != NONE]
-        name_of = dict(zip(known.tolist(), self._names.names(self._snapshot, known), strict=True))
+        name_of = dict(zip(known.tolist(), self._names.names(self._described.snapshot, known), strict=True))
         return [name_of.get(stack, b"") for stack in stacks.tolist()]
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from vramscope.columns import DeviceMap
 from vramscope.errors import BadInputError
 from vramscope.snapshot.columns import exact_sum
+from vramscope.trace.categories import rules_of, sites_of
 from vramscope.trace.columns import BEFORE, DeviceTrace, Moment, Peak, TracedSnapshot
+from vramscope.trace.described import Described
 from vramscope.trace.levels import MAX_SUM_BYTES
 from vramscope.trace.moment import moment_at
 
@@ -28,6 +31,12 @@ class Side:
     @property
     def state(self) -> DeviceMap:
         return self.moment.state
+
+    @cached_property
+    def described(self) -> Described:
+        """The trace together with what its stacks say."""
+        snapshot = self.traced.snapshot
+        return Described(snapshot, self.trace, rules_of(snapshot), sites_of(snapshot))
 
     @property
     def when(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,11 @@ from vramscope.compare.side import END, OOM, PEAK, Side, highest, side_of, trace
 from vramscope.compare.stack_names import Frame, StackNames
 from vramscope.compare.totals import totals
 from vramscope.trace.columns import BEFORE, TracedSnapshot
+from vramscope.trace.moment import moment_at
+from vramscope.trace.out_of_memory import out_of_memory
 
 MOST_ALLOCATIONS = 25
+MOST_OUT_OF_MEMORIES = 5
 
 Shorten = Callable[[str], str]
 
@@ -35,12 +38,25 @@ class Allocation:
     frames: tuple[Frame, ...]
 
 
+@dataclass(frozen=True)
+class OutOfMemory:
+    """A request that failed at ``event``: in one line what the figures of that moment say."""
+
+    event: int
+    rounded_request_bytes: int
+    device_free_bytes: int
+    largest_hole_bytes: int | None
+    verdict: str
+    site: str
+
+
 @dataclass(frozen=True, eq=False)
 class Content:
     """Everything that a report shows; ``categories`` and ``sites`` are the live bytes by each, the largest first."""
 
     side: Side
     facts: StackFacts
+    out_of_memories: tuple[OutOfMemory, ...]
     totals: dict[str, int | None]
     categories: tuple[Part, ...]
     sites: tuple[Part, ...]
@@ -57,11 +73,12 @@ def content_of(
     where the file does not have that device or moment.
     """
     side = _side(traced, name, _device(traced) if device is None else device, at)
-    facts = StackFacts(traced.snapshot, StackNames(shorten=shorten))
+    facts = StackFacts(side.described, StackNames(shorten=shorten))
     live = live_stacks(side, facts)
     return Content(
         side=side,
         facts=facts,
+        out_of_memories=tuple(_out_of_memories(side, facts)),
         totals=totals(side),
         categories=_largest_first(merged(by_category(live)).values()),
         sites=_largest_first(merged(by_site(live)).values()),
@@ -81,6 +98,21 @@ def _side(traced: TracedSnapshot, name: str, device: int | None, at: str | None)
     if can_step and len(trace.events.oom_event):
         return side_of(traced, name=name, device=device, at=OOM)
     return side_of(traced, name=name, device=device, at=PEAK if can_step and highest(trace) else END)
+
+
+def _out_of_memories(side: Side, facts: StackFacts) -> Iterator[OutOfMemory]:
+    events = side.trace.events
+    can_step = side.trace.contradiction is None and side.trace.reserved_bytes is not None
+    for place, event in enumerate(events.oom_event.tolist()[:MOST_OUT_OF_MEMORIES]):
+        found = out_of_memory(side.described, place, moment_at(side.trace, event) if can_step else None)
+        yield OutOfMemory(
+            event=event,
+            rounded_request_bytes=found["rounded_request_bytes"],
+            device_free_bytes=found["device_free_bytes"],
+            largest_hole_bytes=found["largest_hole_bytes"],
+            verdict=found["verdict"],
+            site=facts.site(int(events.stack[event])),
+        )
 
 
 def _largest_first(parts: Iterable[Part]) -> tuple[Part, ...]:

@@ -9,7 +9,7 @@ import vramscope
 from vramscope.agent.categories import CODE
 from vramscope.columns import ACTIVE_PENDING_FREE, INACTIVE
 from vramscope.compare.words import TOTAL_NAMES, amount
-from vramscope.report.content import Content
+from vramscope.report.content import Content, OutOfMemory
 from vramscope.report.markup import Markup, element
 from vramscope.report.segment_map import FREE, PENDING, left_out, segment_map
 from vramscope.report.tables import largest, section, settings, sites
@@ -40,6 +40,7 @@ def page(content: Content, *, made_at: str) -> str:
     body = element(
         "body",
         _header(content, title),
+        *map(_out_of_memory, content.out_of_memories),
         _totals(content),
         _timeline(content),
         _map(content),
@@ -62,6 +63,22 @@ def _header(content: Content, title: str) -> Markup:
     if others:
         facts += f" · also in the file: device {', '.join(others)}"
     return element("header", element("h1", title), element("p", facts, class_="muted"))
+
+
+def _out_of_memory(found: OutOfMemory) -> Markup:
+    facts = [
+        f"{format_bytes(found.rounded_request_bytes)} asked",
+        f"largest hole for it {format_bytes(found.largest_hole_bytes)}",
+        f"{format_bytes(found.device_free_bytes)} free on the device",
+    ]
+    return element(
+        "div",
+        element("p", element("strong", "Out of memory"), f" at event {found.event}: {' · '.join(facts)}"),
+        element("p", found.verdict[0].upper() + found.verdict[1:] + "."),
+        element("p", f"Asked by {found.site}.", class_="muted"),
+        class_="banner",
+        role="alert",
+    )
 
 
 def _totals(content: Content) -> Markup:

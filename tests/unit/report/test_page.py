@@ -58,8 +58,15 @@ def test_it_shows_the_moment_of_the_out_of_memory_unless_told_otherwise() -> Non
     assert report_content(found, name="a").totals["active_bytes"] == 600 * MIB
     assert report_content(found, name="a", at="end").totals["active_bytes"] == 0
     text = report(found)
+    assert "Out of memory</strong> at event" in text
+    assert "2.00 GiB asked" in text
+    assert "Asked by step (/home/ada/train.py:60)" in text
     assert "600.0 MiB" in text
     assert "forward (/home/ada/model.py:30)" in text
+
+
+def test_no_banner_without_an_out_of_memory() -> None:
+    assert "Out of memory" not in report(job((4 * MIB, LOOP)))
 
 
 def test_without_an_out_of_memory_it_shows_the_peak_and_without_a_trace_the_end() -> None:
