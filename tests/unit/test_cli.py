@@ -40,6 +40,7 @@ def test_the_version_needs_nothing_but_python() -> None:
         ("collect", "vramscope[serve]"),
         ("demo", "vramscope[serve,demo]"),
         ("demo --no-serve", "vramscope[demo]"),
+        ("open a.pickle", "vramscope[serve]"),
     ],
 )
 def test_a_missing_package_is_one_line_that_says_what_to_install(command: str, extra: str, tmp_path: Path) -> None:
@@ -55,6 +56,14 @@ def test_a_missing_package_is_one_line_that_says_what_to_install(command: str, e
     assert found.stdout == ""
     assert found.stderr.count("\n") == 1
     assert extra in found.stderr
+
+
+@pytest.mark.parametrize("command", ["diff a.pickle b.pickle", "report a.pickle -o report.html"])
+def test_without_numpy_the_commands_that_analyse_say_what_to_install(command: str, tmp_path: Path) -> None:
+    code = RUN + f"sys.exit(main({[*command.split(), '--state-dir', str(tmp_path)]!r}))"
+    found = subprocess.run((*BARE, code), capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+    assert "vramscope[analysis]" in found.stderr
 
 
 @pytest.mark.parametrize(
@@ -138,6 +147,11 @@ def test_an_error_for_people_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys
         ["demo", "--scenario", "nothing"],
         ["demo", "--capacity", "much"],
         ["demo", "--capacity", "0"],
+        ["open"],
+        ["diff", "a.pickle"],
+        ["diff", "a.pickle", "b.pickle", "--top", "0"],
+        ["diff", "a.pickle", "b.pickle", "--device-a", "x"],
+        ["report", "a.pickle"],
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

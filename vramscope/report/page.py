@@ -55,10 +55,8 @@ def page(content: Content, *, made_at: str) -> str:
 
 def _header(content: Content, title: str) -> Markup:
     snapshot, trace = content.side.traced.snapshot, content.side.trace
-    facts = (
-        f"{content.side.when} of {trace.event_count} events · {snapshot.container} · "
-        f"torch {snapshot.torch_version_guess} (guessed)"
-    )
+    moment = f"{content.side.when} of {trace.event_count} events" if trace.event_count else "no events recorded"
+    facts = f"{moment} · {snapshot.container} · torch {snapshot.torch_version_guess} (guessed)"
     others = [str(other.device) for other in content.side.traced.traces if other is not trace]
     if others:
         facts += f" · also in the file: device {', '.join(others)}"

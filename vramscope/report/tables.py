@@ -82,4 +82,6 @@ def settings(found: Settings) -> Markup:
 
 
 def _value(value: Setting | dict[str, Setting]) -> str:
-    return ", ".join(f"{key}: {own}" for key, own in value.items()) if isinstance(value, dict) else str(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {own}" for key, own in value.items())
+    return str(value) or "(empty)"
