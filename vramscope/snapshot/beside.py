@@ -17,7 +17,7 @@ def beside(work: Callable[[], Result]) -> Callable[[], Result]:
     """Start ``work`` in a copy of this process; return what waits for its result, or raises what ``work`` raised there."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sender, work), daemon=True)
+    process = context.Process(target=_send, args=(receiver, sender, work), daemon=True)
     process.start()
     sender.close()
 
@@ -36,7 +36,9 @@ def beside(work: Callable[[], Result]) -> Callable[[], Result]:
     return result
 
 
-def _send(sender: Connection[Any, Any], work: Callable[[], Any]) -> None:
+def _send(receiver: Connection[Any, Any], sender: Connection[Any, Any], work: Callable[[], Any]) -> None:
+    # With an end of its own to read from it would wait for ever where the first process is gone.
+    receiver.close()
     # Whoever waits for the end of the first process's output shall not wait for this one.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
