@@ -108,7 +108,12 @@ def _empty() -> Component:
                 "Choose two snapshots: from before and after a change, of two ranks, or the same file twice at two moments. "
                 "The differences come first, the largest at the top; every table adds up to the byte."
             ),
-            html.P("Files that were opened on the Post-mortem page and snapshots that jobs wrote are in the lists."),
+            html.P(
+                [
+                    "The lists have the snapshots that jobs wrote, and the files that were opened on the Post-mortem page or by ",
+                    html.Code("vramscope open FILE …"),
+                ]
+            ),
             html.P(["In a terminal: ", html.Code("vramscope diff A.pickle B.pickle")]),
         ],
         id=ids.EMPTY,
