@@ -238,4 +238,5 @@ def notes(found: Difference) -> list[Component]:
 
 
 def message(line: str) -> Component:
+    """Return why there is nothing to compare."""
     return html.Div(line, className="banner warn")

@@ -64,9 +64,10 @@ def test_it_replaces_a_report_and_no_other_file(snapshot: Path, tmp_path: Path) 
     assert "mine" not in other.read_text()
 
 
-def test_the_snapshot_itself_is_never_overwritten_by_accident(snapshot: Path) -> None:
+def test_the_snapshot_itself_is_never_overwritten(snapshot: Path) -> None:
     before = snapshot.read_bytes()
-    assert report(snapshot, snapshot).returncode == 2
+    for more in ((), ("--force",)):
+        assert report(snapshot, snapshot, *more).returncode == 2
     assert snapshot.read_bytes() == before
 
 

@@ -24,6 +24,14 @@ def open_file(path: Path, state_folder: Path) -> TracedSnapshot:
         return open_traced(path, cache=cache, progress=progress)
 
 
+def is_same_file(a: Path, b: Path) -> bool:
+    """Return whether both paths lead to one file that is there."""
+    try:
+        return a.samefile(b)
+    except (OSError, ValueError):
+        return False
+
+
 class _ProgressLine:
     """Shows how far it is on a terminal, and takes the line away at the end."""
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from vramscope.cli.opening import open_file
+from vramscope.cli.opening import is_same_file, open_file
 from vramscope.cli.printing import print_out
 from vramscope.errors import BadInputError
 from vramscope.report.content import content_of
@@ -23,6 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Write what ``arguments`` ask for. Raises BadInputError where the snapshot cannot be read or the file not written."""
     output = arguments.output
     check_may_write(output, force=arguments.force)
+    if is_same_file(output, arguments.file):
+        raise BadInputError(f"{shown(output)} is the snapshot itself; give another name with -o")
     content = content_of(
         open_file(arguments.file, arguments.state_dir),
         name=printable(arguments.file.name),

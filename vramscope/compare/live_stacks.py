@@ -76,14 +76,17 @@ def live_stacks(side: Side, facts: StackFacts) -> tuple[LiveStack, ...]:
 
 
 def by_category(live: tuple[LiveStack, ...]) -> Iterator[Part]:
+    """Return ``live`` under its owner categories."""
     return (Part(own.category, own.category, own.size_bytes, own.count, own.stack) for own in live)
 
 
 def by_site(live: tuple[LiveStack, ...]) -> Iterator[Part]:
+    """Return ``live`` under its allocation sites."""
     return (Part(own.site, own.site, own.size_bytes, own.count, own.stack) for own in live)
 
 
 def by_stack(live: tuple[LiveStack, ...]) -> Iterator[Part]:
+    """Return ``live`` under its whole stacks, each named after its site."""
     return (Part(own.name, own.site, own.size_bytes, own.count, own.stack) for own in live)
 
 
