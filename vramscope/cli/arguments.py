@@ -14,7 +14,7 @@ from vramscope.units import format_bytes, parse_bytes
 
 EPILOG = "In the job: import vramscope; vramscope.attach(model, optimizer)"
 SNAPSHOT_HELP = "what torch.cuda.memory._dump_snapshot wrote; also JSON, HTML, gzip, zstd"
-DEVICE_HELP = "the number of its GPU (the first in use)"
+DEVICE_HELP = "the number of its GPU (the first in use; with oom the first that ran out)"
 MOMENT_HELP = "end, peak, oom (the last out-of-memory) or the number of an event"
 
 

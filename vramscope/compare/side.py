@@ -68,10 +68,13 @@ class Side:
 
 
 def side_of(traced: TracedSnapshot, *, name: str, device: int | None = None, at: str = END) -> Side:
-    """Return the side for ``device`` (None: the first with anything in it) at ``at``: "end", "peak", "oom" or an event's number.
+    """Return the side for ``device`` at ``at``: "end", "peak", "oom" or an event's number.
 
+    Without a ``device`` it is the first with anything in it, for "oom" the first that ran out of memory.
     Raises BadInputError with one line where the file does not have that device or moment, or contradicts itself.
     """
+    if device is None and at == OOM:
+        device = device_out_of_memory(traced)
     trace = trace_of_device(traced, device, name)
     place = f"{name}, device {trace.device}"
     contradiction = next(found.contradiction for found in traced.snapshot.devices if found.device == trace.device)
@@ -99,6 +102,11 @@ def trace_of_device(traced: TracedSnapshot, device: int | None, name: str) -> De
             return trace
     known = ", ".join(str(trace.device) for trace in traced.traces) or "none"
     raise BadInputError(f"{name} has no device {device}; it has {known}")
+
+
+def device_out_of_memory(traced: TracedSnapshot) -> int | None:
+    """Return the first device that recorded an out-of-memory, None where none did."""
+    return next((trace.device for trace in traced.traces if len(trace.events.oom_event)), None)
 
 
 def highest(trace: DeviceTrace) -> Peak | None:

@@ -11,7 +11,7 @@ from vramscope.agent.categories import CATEGORIES
 from vramscope.columns import INACTIVE
 from vramscope.compare.live_stacks import StackFacts, by_category, by_site, live_stacks
 from vramscope.compare.rows import Part, merged
-from vramscope.compare.side import END, OOM, PEAK, Side, highest, side_of, trace_of_device
+from vramscope.compare.side import END, OOM, PEAK, Side, device_out_of_memory, highest, side_of, trace_of_device
 from vramscope.compare.stack_names import Frame, StackNames
 from vramscope.compare.totals import totals
 from vramscope.trace.columns import BEFORE, TracedSnapshot
@@ -72,7 +72,7 @@ def content_of(
     out-of-memory, else the peak, else the end. ``shorten`` is applied to the file name of every frame. Raises BadInputError
     where the file does not have that device or moment.
     """
-    side = _side(traced, name, _device(traced) if device is None else device, at)
+    side = _side(traced, name, device_out_of_memory(traced) if device is None else device, at)
     facts = StackFacts(side.described, StackNames(shorten=shorten))
     live = live_stacks(side, facts)
     return Content(
@@ -84,10 +84,6 @@ def content_of(
         sites=_largest_first(merged(by_site(live)).values()),
         largest=tuple(_allocation(side, block, facts, shorten) for block in _largest_blocks(side)),
     )
-
-
-def _device(traced: TracedSnapshot) -> int | None:
-    return next((trace.device for trace in traced.traces if len(trace.events.oom_event)), None)
 
 
 def _side(traced: TracedSnapshot, name: str, device: int | None, at: str | None) -> Side:

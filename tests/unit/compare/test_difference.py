@@ -170,6 +170,18 @@ def test_a_side_that_is_not_there_is_one_line(device: int, at: str, words: str) 
     assert "\n" not in str(refused.value)
 
 
+def test_the_moment_of_an_out_of_memory_is_on_the_device_that_had_it() -> None:
+    # GIVEN a second device, which asked for more than there was
+    content = content_of((4 * MIB, LOOP))
+    asked = {"action": "oom", "size": 2**40, "device_free": MIB, "stream": 0, "time_us": 1, "frames": []}
+    content["device_traces"].append([asked])
+    found = traced(content)
+
+    # THEN
+    assert side_of(found, name="a", at="oom").trace.device == 1
+    assert side_of(found, name="a").trace.device == 0
+
+
 def test_a_trace_that_does_not_fit_leaves_only_the_end() -> None:
     # GIVEN a trace that frees what is still there
     content = content_of((4 * MIB, LOOP))
