@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from vramscope.allocator import Allocator, OutOfMemory, PoolId, Settings, TraceEntry
@@ -14,7 +15,9 @@ CAPACITY_BYTES = 4 * GIB
 
 # An operation is a list, as JSON gives it back: ["malloc", name, bytes, stream], ["free", name], ["record_stream", name, stream],
 # ["busy", flag] (while set, other streams do not get on), ["empty_cache"], ["begin_pool", pool], ["end_pool"],
-# ["drop_pool", pool], ["check"]. Streams and pools are indices.
+# ["drop_pool", pool], ["begin_capture", graph, graph whose pool it shares or None], ["end_capture"], ["drop_graph", graph],
+# ["aside", flag] (while set, a capture's stream is not current for frees and the like), ["check"].
+# Streams, pools and graphs are indices; the last stream is the one that is captured.
 Operation = list[Any]
 _SIZES = (
     300,
@@ -33,17 +36,22 @@ _SIZES = (
 )
 
 
-def random_program(seed: int, operations: int, *, streams: int = 3, pools: int = 0) -> list[Operation]:
-    """Return a program that fills a device of CAPACITY_BYTES again and again, with a check every 25 operations."""
+def random_program(
+    seed: int, operations: int, *, streams: int = 3, pools: int = 0, captures: bool = False
+) -> list[Operation]:
+    """Return a program that fills a device of CAPACITY_BYTES again and again, with a check every 25 operations.
+
+    With ``captures`` graphs are captured on stream ``streams``, one after the other.
+    """
     draw = random.Random(seed)
     program: list[Operation] = []
     live: list[int] = []
-    diverted = False
+    scopes = _Scopes(draw, streams, pools, captures)
     for name in range(operations):
         roll = draw.random()
         if roll < 0.52 or not live:
             size = max(1, int(draw.choice(_SIZES) * draw.choice((1, 1, draw.uniform(0.5, 1.6)))))
-            program.append(["malloc", name, size, draw.choice((0, 0, 0, *range(1, streams)))])
+            program.append(["malloc", name, size, scopes.stream()])
             live.append(name)
         elif roll < 0.94:
             gone = live.pop(draw.randrange(len(live)))
@@ -52,36 +60,93 @@ def random_program(seed: int, operations: int, *, streams: int = 3, pools: int =
             program.append(["free", gone])
         elif roll < 0.97:
             program.append(["busy", draw.random() < 0.5])
-        elif pools and roll < 0.985:
-            program.append(["end_pool"] if diverted else ["begin_pool", draw.randrange(pools)])
-            diverted = not diverted
+        elif roll < 0.985 and (pools or captures):
+            program += scopes.change()
         else:
             program.append(["empty_cache"] if draw.random() < 0.4 else ["check"])
         if name % 25 == 24:
             program.append(["check"])
-    program += [["end_pool"]] if diverted else []
-    # One only: PyTorch releases several freeable pools in the order of a hash table.
-    program += [["drop_pool", 0], ["check"]] if pools else []
+    program += scopes.close()
     program += [["free", name] for name in live[::2]]
     return [*program, ["empty_cache"], ["check"], *(["free", name] for name in live[1::2]), ["empty_cache"], ["check"]]
 
 
-class Simulation:
-    """The simulated allocator as a program sees it: each method is an operation. Other streams get on unless ``busy``."""
+class _Scopes:
+    """The pools that a program has diverted its requests to, and its captures; each ends before what began earlier does."""
 
-    def __init__(self, settings: Settings, *, streams: Sequence[int], pools: Sequence[PoolId] = ()) -> None:
+    def __init__(self, draw: random.Random, streams: int, pools: int, captures: bool) -> None:
+        self._draw, self._streams, self._pools, self._captures = draw, streams, pools, captures
+        self._open: list[str] = []
+        self._graphs = 0
+        self._kept: list[int] = []
+
+    def stream(self) -> int:
+        """Return the stream of the next request: the captured one in most of a capture, else mostly the default one."""
+        if "end_capture" in self._open and self._draw.random() < 0.7:
+            return self._streams
+        stream: int = self._draw.choice((0, 0, 0, *range(1, self._streams)))
+        return stream
+
+    def change(self) -> list[Operation]:
+        """Return operations that end what was begun last, or begin something, or drop a graph."""
+        if "end_capture" in self._open and self._draw.random() < 0.4:
+            return [["aside", self._draw.random() < 0.5]]
+        if self._open and (len(self._open) > 1 or self._draw.random() < 0.7):
+            return [[self._open.pop()]]
+        if self._captures and "end_capture" not in self._open and (not self._pools or self._draw.random() < 0.6):
+            return self._begin_capture()
+        if not self._pools or "end_pool" in self._open:
+            return []
+        self._open.append("end_pool")
+        return [["begin_pool", self._draw.randrange(self._pools)]]
+
+    def close(self) -> list[Operation]:
+        """Return operations that end everything, and drop a pool."""
+        ends: list[Operation] = [[end] for end in reversed(self._open)]
+        drops: list[Operation] = [["drop_graph", graph] for graph in self._kept]
+        if self._pools:
+            drops += [["drop_pool", 0], ["check"]]
+        return ends + drops
+
+    def _begin_capture(self) -> list[Operation]:
+        shared = self._draw.choice([None, *self._kept])
+        gone = [graph for graph in self._kept if graph != shared and self._draw.random() < 0.5]
+        self._kept = [graph for graph in self._kept if graph not in gone] + [self._graphs]
+        self._graphs += 1
+        self._open.append("end_capture")
+        program: list[Operation] = [["drop_graph", graph] for graph in gone]
+        program.append(["begin_capture", self._graphs - 1, shared])
+        return program
+
+
+class Simulation:
+    """The simulated allocator as a program sees it: each method is an operation. Other streams get on unless ``busy``.
+
+    ``streams``, ``pools`` and ``graph_pools`` are what the program's indices stand for; ``pool_options`` are hold_pool's.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        streams: Sequence[int],
+        pools: Sequence[PoolId] = (),
+        pool_options: Sequence[Mapping[str, bool]] = (),
+        graph_pools: Sequence[PoolId] = (),
+    ) -> None:
         self.events: list[TraceEntry] = []
         self.allocator = Allocator(CAPACITY_BYTES, settings, clock=lambda: 0, on_event=self.events.append)
-        self.streams, self.pools = streams, pools
-        for pool in pools:
-            self.allocator.hold_pool(pool)
+        self.streams, self.pools, self.graph_pools = streams, pools, graph_pools
+        for pool, options in zip(pools, pool_options or [{}] * len(pools), strict=True):
+            self.allocator.hold_pool(pool, **options)
         self.addresses: dict[int, int] = {}
         self.results: list[int | str] = []
         self.checks: list[dict[str, Any]] = []
-        self.is_busy = False
+        self.is_busy = self.is_capturing = False
 
     def malloc(self, name: int, size: int, stream: int) -> None:
-        if not self.is_busy:
+        # Torch asks an event when it polls, which it does not for the stream of a capture.
+        if not self.is_busy and not (self.is_capturing and stream == len(self.streams) - 1):
             self.allocator.complete_events()
         try:
             self.addresses[name] = self.allocator.malloc(size, self.streams[stream])
@@ -113,27 +178,50 @@ class Simulation:
         self.allocator.release_pool(self.pools[pool])
         self.allocator.empty_cache(self.pools[pool])
 
+    def begin_capture(self, graph: int, shared: int | None) -> None:
+        assert shared is None or self.graph_pools[graph] == self.graph_pools[shared]
+        self.allocator.begin_capture(self.graph_pools[graph], [self.streams[-1]])
+        self.is_capturing = True
+
+    def end_capture(self) -> None:
+        self.allocator.end_capture()
+        self.is_capturing = False
+
+    def aside(self, flag: bool) -> None:
+        self.allocator.use_stream(self.streams[0] if flag else None)
+
+    def drop_graph(self, graph: int) -> None:
+        self.allocator.release_pool(self.graph_pools[graph])
+
     def check(self) -> None:
         stats = comparable_stats(self.allocator.memory_stats())
         self.checks.append({"segments": compact(self.allocator.segments()), "stats": copy.deepcopy(stats)})
 
     def answer(self) -> dict[str, Any]:
-        events = comparable_events([event[:4] for event in self.events])
+        events = comparable_events([[*event[:4], list(event.pool_id)] for event in self.events])
         return {"results": self.results, "checks": self.checks, "events": events}
 
 
 def simulate(
-    program: Sequence[Operation], settings: Settings, *, streams: Sequence[int], pools: Sequence[PoolId] = ()
+    program: Sequence[Operation],
+    settings: Settings,
+    *,
+    streams: Sequence[int],
+    pools: Sequence[PoolId] = (),
+    pool_options: Sequence[Mapping[str, bool]] = (),
+    graph_pools: Sequence[PoolId] = (),
+    validated: str = "",
 ) -> dict[str, Any]:
-    """Run a program on the simulated allocator, its invariants checked after each operation.
+    """Run a program on the simulated allocator, its invariants checked after each operation, or after each one ``validated``.
 
-    ``streams`` and ``pools`` are what the program's indices stand for. Returns {"results": for each malloc its address or the
-    error's text; "checks": [{"segments", "stats"}]; "events"}.
+    The other arguments are Simulation's. Returns {"results": for each malloc its address or the error's text; "checks":
+    [{"segments", "stats"}]; "events"}.
     """
-    simulation = Simulation(settings, streams=streams, pools=pools)
+    simulation = Simulation(settings, streams=streams, pools=pools, pool_options=pool_options, graph_pools=graph_pools)
     for action, *arguments in program:
         getattr(simulation, action)(*arguments)
-        simulation.allocator.validate()
+        if validated in ("", action):
+            simulation.allocator.validate()
     return simulation.answer()
 
 
@@ -155,19 +243,23 @@ def compact(segments: Sequence[dict[str, Any]]) -> list[list[Any]]:
 
 
 def comparable_events(events: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return [action, address, bytes, stream] of each event, runs of free_completed sorted.
+    """Return [action, address, bytes, stream, pool] of each event, with what has no certain order sorted.
 
-    PyTorch walks the streams of pending frees in the order of a hash table, so the order inside such a run means nothing.
+    PyTorch walks the streams of pending frees, and the private pools that it releases, in the order of a hash table: so the order
+    inside a run of free_completed means nothing, nor that of the pools in a run of what the driver gets back.
     """
     result: list[list[Any]] = []
-    run: list[list[Any]] = []
-    for event in map(list, events):
-        if event[0] == "free_completed":
-            run.append(event)
-            continue
-        result += [*sorted(run), event]
-        run = []
-    return result + sorted(run)
+    for kind, run in groupby(map(list, events), key=lambda event: _RUNS.get(event[0], "")):
+        result += sorted(run, key=_ORDER[kind])
+    return result
+
+
+_RUNS = {"free_completed": "completed", "segment_free": "released", "segment_unmap": "released"}
+_ORDER: dict[str, Callable[[list[Any]], Any]] = {
+    "completed": lambda event: event,
+    "released": lambda event: event[4],
+    "": lambda event: 0,
+}
 
 
 def driver_events(events: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

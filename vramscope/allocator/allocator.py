@@ -72,16 +72,18 @@ class Allocator:
         if size_bytes <= 0:
             raise ValueError(f"cannot allocate {size_bytes} bytes")
         state = self._state
-        if not state.captures:
+        if not state.capturing or not state.in_capture(stream):
             state.poll()
         settings = state.settings
         block_bytes = round_size(size_bytes, settings.roundup_power2_divisions)
         pool = self._pool(block_bytes, stream)
         block = self._take_cached(pool, stream, block_bytes, settings.expandable_segments)
         if block is None:
-            block = self._take_new(pool, stream, block_bytes, frames)
+            segment_bytes = segment_size(block_bytes, settings.large_segment_bytes)
+            request = search.Request(size_bytes, block_bytes, segment_bytes, stream, pool, frames)
+            block = self._take_new(request)
             if block is None:
-                raise out_of_memory(state, size_bytes, block_bytes, stream, pool, frames)
+                raise out_of_memory(state, request)
         # A block of another pool, which serves on out-of-memory, is treated as if expandable segments were off.
         is_expandable = settings.expandable_segments and block.segment.pool is pool
         if search.should_split(settings, block, block_bytes, expandable=is_expandable):
@@ -117,7 +119,7 @@ class Allocator:
         if stream == block.segment.stream:
             return
         block.stream_uses = (block.stream_uses or set()) | {stream}
-        if self._state.captures:
+        if self._state.in_capture(self._state.current_stream):
             block.capture_uses = (block.capture_uses or set()) | {stream}
 
     def complete_events(self) -> None:
@@ -127,7 +129,7 @@ class Allocator:
     def empty_cache(self, pool_id: PoolId | None = None) -> None:
         """Give cached memory back to the driver: all of it, or that of one private pool which nobody holds."""
         if pool_id is None:
-            release.release_cached(self._state)
+            release.release_cached(self._state, in_capture=self._state.in_capture(self._state.current_stream))
         else:
             release.release_private(self._state, pool_id)
 
@@ -166,17 +168,24 @@ class Allocator:
     def begin_capture(self, pool_id: PoolId, streams: Collection[int]) -> None:
         """Begin to capture a graph on ``streams``, whose requests its private pool serves; the graph then holds that pool.
 
-        Until ``end_capture()`` nothing that needs a synchronisation is done: no pending free is looked at, and no cached memory
-        is released for a request.
+        Until ``end_capture()`` nothing that needs a synchronisation is done on them: no pending free is looked at, and no cached
+        memory is released for a request. Calls without a stream count as theirs, unless ``use_stream`` says otherwise.
         """
         self.hold_pool(pool_id)
         self.begin_pool(pool_id, streams)
-        self._state.captures += 1
+        self._state.capturing.append(streams)
 
     def end_capture(self) -> None:
         """End the capture that began last. A graph that goes away calls ``release_pool``."""
         self.end_pool()
-        self._state.captures -= 1
+        self._state.capturing.pop()
+
+    def use_stream(self, stream: int | None) -> None:
+        """Say which stream is current for free, record_stream and empty_cache: it matters only while a graph is captured.
+
+        None is the captured one. For malloc it is the stream of the request.
+        """
+        self._state.current_stream = stream
 
     def memory_stats(self) -> dict[str, Any]:
         """Return the counters in the shape of ``torch._C._cuda_memoryStats(device)``."""
@@ -209,51 +218,49 @@ class Allocator:
             pool.free.remove(block)
         return block
 
-    def _take_new(self, pool: Pool, stream: int, size_bytes: int, frames: Frames) -> Block | None:
+    def _take_new(self, request: search.Request) -> Block | None:
         """Ask the driver; then pools that serve on out-of-memory; then release what may do and ask again; then release all."""
         state = self._state
         release.collect_garbage(state)
-        block = self._take_from_driver(pool, stream, size_bytes, frames)
-        if block is None and pool.id == DEFAULT_POOL:
-            block = self._take_from_other_pools(pool, stream, size_bytes)
-        if block is None and release.release_available(state, pool, stream, size_bytes):
-            block = self._take_from_driver(pool, stream, size_bytes, frames)
-        if block is None and not state.captures:
+        block = self._take_from_driver(request)
+        if block is None and request.pool.id == DEFAULT_POOL:
+            block = self._take_from_other_pools(request)
+        if block is None and release.release_available(state, request):
+            block = self._take_from_driver(request)
+        if block is None and not state.in_capture(request.stream):
             release.release_cached(state)
             state.statistics.num_alloc_retries += 1
-            block = self._take_from_driver(pool, stream, size_bytes, frames)
+            block = self._take_from_driver(request)
         return block
 
-    def _take_from_other_pools(self, pool: Pool, stream: int, size_bytes: int) -> Block | None:
+    def _take_from_other_pools(self, request: search.Request) -> Block | None:
         """Take a free block of a private pool that serves on out-of-memory. Of several PyTorch asks in the order of a hash table."""
-        for private in self._state.private_pools.values():
-            if private.serves_on_oom and private.holders:
-                block = self._take_cached(private.small if pool.is_small else private.large, stream, size_bytes, False)
-                if block is not None:
-                    return block
+        for pool in self._state.pools_for_oom(is_small=request.pool.is_small):
+            block = self._take_cached(pool, request.stream, request.block_bytes, False)
+            if block is not None:
+                return block
         return None
 
-    def _take_from_driver(self, pool: Pool, stream: int, size_bytes: int, frames: Frames) -> Block | None:
+    def _take_from_driver(self, request: search.Request) -> Block | None:
         """Take a new segment, or new pages of an expandable one (alloc_block), or None."""
-        state, settings = self._state, self._state.settings
-        segment_bytes = segment_size(size_bytes, settings.large_segment_bytes)
+        state, settings, pool, segment_bytes = self._state, self._state.settings, request.pool, request.segment_bytes
         if state.limit_bytes is not None and state.reserved_bytes + segment_bytes > state.limit_bytes:
             return None
         if settings.throw_on_cudamalloc_oom and state.reserved_bytes + segment_bytes > state.driver.capacity_bytes:
-            raise preempted(state, segment_bytes)
+            raise preempted(state, request)
         if settings.expandable_segments:
-            return expandable.allocate(state, pool, stream, size_bytes, frames)
+            return expandable.allocate(state, request)
         address = state.driver.malloc(segment_bytes)
         if address is None:
             return None
-        block = state.new_segment(address, segment_bytes, stream, pool)
-        block.segment_frames = frames
+        block = state.new_segment(address, segment_bytes, request.stream, pool)
+        block.segment_frames = request.frames
         state.change_reserved(segment_bytes, pool)
         state.statistics.segment.increase(1, pool.is_small)
         state.statistics.num_device_alloc += 1
         if settings.is_oversize(segment_bytes):
             state.statistics.oversize_segments.increase(1)
-        state.record("segment_alloc", address, segment_bytes, stream, pool.id, frames)
+        state.record("segment_alloc", address, segment_bytes, request.stream, pool.id, request.frames)
         return block
 
     def _split(self, block: Block, size_bytes: int) -> Block:

@@ -4,42 +4,41 @@ from __future__ import annotations
 
 from vramscope.allocator.blocks import Block, Frames, Pool, try_merge
 from vramscope.allocator.rounding import SMALL_SEGMENT_BYTES, round_up
+from vramscope.allocator.search import Request
 from vramscope.allocator.settings import Settings
 from vramscope.allocator.state import State
 
 
-def allocate(state: State, pool: Pool, stream: int, size_bytes: int, frames: Frames) -> Block | None:
-    """Map pages until a block of ``size_bytes`` is there and return it, out of the free set; or None where memory ran out.
+def allocate(state: State, request: Request) -> Block | None:
+    """Map pages until a block of the request's size is there and return it, out of the free set; or None where memory ran out.
 
     Pages that were mapped before memory ran out stay, as a free block.
     """
-    block = _find(state, pool, stream, size_bytes)
+    size_bytes = request.block_bytes
+    block = find(request.pool, request.stream, size_bytes) or _new_segment(state, request)
     if block is None:
         return None
-    if not block.mapped and not _map(state, block, min(block.size_bytes, size_bytes), frames):
+    if not block.mapped and not _map(state, block, min(block.size_bytes, size_bytes), request.frames):
         return None
     while block.size_bytes < size_bytes:
         behind = block.next
         assert behind is not None, "the place that was found has no room"
-        if not _map(state, behind, min(size_bytes - block.size_bytes, behind.size_bytes), frames):
+        if not _map(state, behind, min(size_bytes - block.size_bytes, behind.size_bytes), request.frames):
             return None
         block = behind
-    pool.free.remove(block)
+    request.pool.free.remove(block)
     return block
 
 
-def _find(state: State, pool: Pool, stream: int, size_bytes: int) -> Block | None:
-    """Return where a request goes: what ``find`` says, else a new segment; None where there is no address space for one."""
-    found = find(pool, stream, size_bytes)
-    if found is not None:
-        return found
-    page_bytes = page_size(state.settings, pool)
+def _new_segment(state: State, request: Request) -> Block | None:
+    """Return the one unmapped block of a new segment, or None where there is no address space for it."""
+    page_bytes = page_size(state.settings, request.pool)
     reserved_bytes = address_space_bytes(state.driver.capacity_bytes, page_bytes)
     address = state.driver.reserve(reserved_bytes)
     if address is None:
         return None
-    block = state.new_segment(address, reserved_bytes, stream, pool, page_bytes)
-    pool.unmapped.insert(block)
+    block = state.new_segment(address, reserved_bytes, request.stream, request.pool, page_bytes)
+    request.pool.unmapped.insert(block)
     return block
 
 

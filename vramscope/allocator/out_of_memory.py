@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from vramscope.allocator.blocks import Frames, Pool
-from vramscope.allocator.rounding import segment_size
+from vramscope.allocator.search import Request
 from vramscope.allocator.state import State
 from vramscope.errors import VramscopeError
 from vramscope.units import GIB, KIB, MIB
@@ -35,30 +34,29 @@ class OutOfMemory(VramscopeError):
         self.device_free_bytes = device_free_bytes
 
 
-def out_of_memory(
-    state: State, requested_bytes: int, block_bytes: int, stream: int, pool: Pool, frames: Frames
-) -> OutOfMemory:
+def out_of_memory(state: State, request: Request) -> OutOfMemory:
     """Count and record that a request failed, and return the error to raise."""
     free_bytes = state.driver.free_bytes
-    state.record("oom", free_bytes, block_bytes, stream, pool.id, frames)
+    state.record("oom", free_bytes, request.block_bytes, request.stream, request.pool.id, request.frames)
     state.statistics.num_ooms += 1
-    tried_bytes = segment_size(block_bytes, state.settings.large_segment_bytes)
-    return OutOfMemory(
-        _text(state, tried_bytes),
-        requested_bytes=requested_bytes,
-        tried_bytes=tried_bytes,
-        device_free_bytes=free_bytes,
-    )
+    return _error(state, request, _text(state, request.segment_bytes))
 
 
-def preempted(state: State, segment_bytes: int) -> OutOfMemory:
+def preempted(state: State, request: Request) -> OutOfMemory:
     """Count that the driver was not even asked (throw_on_cudamalloc_oom), and return the error to raise."""
     state.statistics.num_oom_rejections += 1
-    return OutOfMemory(
+    text = (
         "CUDA out of memory. Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit."
-        f" Requested size: {format_size(segment_bytes)}",
-        requested_bytes=segment_bytes,
-        tried_bytes=segment_bytes,
+        f" Requested size: {format_size(request.requested_bytes)}"
+    )
+    return _error(state, request, text)
+
+
+def _error(state: State, request: Request, text: str) -> OutOfMemory:
+    return OutOfMemory(
+        text,
+        requested_bytes=request.requested_bytes,
+        tried_bytes=request.segment_bytes,
         device_free_bytes=state.driver.free_bytes,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vramscope.allocator import expandable
 from vramscope.allocator.blocks import Block, Pool, PoolId, first_of_size
+from vramscope.allocator.search import Request
 from vramscope.allocator.state import State
 
 
@@ -23,7 +24,7 @@ def release_segment(state: State, block: Block) -> None:
     del state.segments[segment.address]
 
 
-def available(state: State, pool: Pool, stream: int, size_bytes: int) -> tuple[list[Block], bool]:
+def available(state: State, request: Request) -> tuple[list[Block], bool]:
     """Return the oversize blocks that are released for a request, and whether they are enough.
 
     One that is large enough, else the largest until they are; none where max_split_size is not set.
@@ -31,8 +32,8 @@ def available(state: State, pool: Pool, stream: int, size_bytes: int) -> tuple[l
     limit_bytes = state.settings.max_split_size_bytes
     if limit_bytes is None:
         return [], False
-    key_bytes = max(size_bytes, limit_bytes)
-    entries = pool.free.of_stream(stream)
+    key_bytes = max(request.block_bytes, limit_bytes)
+    entries = request.pool.free.of_stream(request.stream)
     index = first_of_size(entries, key_bytes)
     if index < len(entries) and not entries[index][3].segment.is_expandable:
         return [entries[index][3]], True
@@ -48,20 +49,20 @@ def available(state: State, pool: Pool, stream: int, size_bytes: int) -> tuple[l
     return found, found_bytes >= key_bytes
 
 
-def release_available(state: State, pool: Pool, stream: int, size_bytes: int) -> bool:
+def release_available(state: State, request: Request) -> bool:
     """Release the oversize blocks that :func:`available` names; return whether they are enough."""
-    blocks, is_enough = available(state, pool, stream, size_bytes)
+    blocks, is_enough = available(state, request)
     for block in blocks:
         release_segment(state, block)
     return is_enough
 
 
-def release_cached(state: State) -> None:
+def release_cached(state: State, *, in_capture: bool = False) -> None:
     """Wait for the pending frees, then give back every cached segment and page that nothing lives in (empty_cache()).
 
-    During a capture only that of the private pools without a holder.
+    In a capture only those of the private pools without a holder.
     """
-    if not state.captures:
+    if not in_capture:
         state.wait()
         _release_pool(state, state.large)
         _release_pool(state, state.small)

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from vramscope.allocator.blocks import Block, Pool, first_of_size
+from typing import NamedTuple
+
+from vramscope.allocator.blocks import Block, Frames, Pool, first_of_size
 from vramscope.allocator.rounding import MIN_BLOCK_BYTES, SMALL_LIMIT_BYTES
 from vramscope.allocator.settings import Settings
+
+
+class Request(NamedTuple):
+    """A request on its way: ``block_bytes`` is it rounded, ``segment_bytes`` what cudaMalloc would be asked for."""
+
+    requested_bytes: int
+    block_bytes: int
+    segment_bytes: int
+    stream: int
+    pool: Pool
+    frames: Frames
+
 
 _ADDRESS_MASK = (1 << 64) - 1
 

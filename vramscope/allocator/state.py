@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from vramscope.allocator.blocks import Block, Frames, Pool, PoolId, Segment, try_merge
@@ -46,7 +46,8 @@ class State:
 
     Uses by other streams that a free waits for are in ``pending``, one entry each; those whose work is done wait in
     ``completed`` for the next poll. Frees in a graph's capture are ``deferred``, and ``deferred_done`` where their streams' work
-    is done too. ``captures`` counts the captures that are under way.
+    is done too. ``capturing`` has the streams of each capture that is under way, and ``current_stream`` is the caller's, or
+    None for that of the capture.
     """
 
     def __init__(
@@ -76,7 +77,8 @@ class State:
         self.completed: list[Block] = []
         self.deferred: list[Block] = []
         self.deferred_done: list[Block] = []
-        self.captures = 0
+        self.capturing: list[Collection[int]] = []
+        self.current_stream: int | None = None
         self.reserved_bytes = 0
         self._segment_number = 0
         self._block_number = 0
@@ -88,6 +90,12 @@ class State:
         for private in self.private_pools.values():
             yield private.small
             yield private.large
+
+    def pools_for_oom(self, *, is_small: bool) -> Iterator[Pool]:
+        """Yield the halves of private pools that serve the default pool's requests when the driver has no memory left."""
+        for private in self.private_pools.values():
+            if private.serves_on_oom and private.holders:
+                yield private.small if is_small else private.large
 
     def record(self, action: str, address: int, size_bytes: int, stream: int, pool_id: PoolId, frames: Frames) -> None:
         if not self.records:
@@ -153,9 +161,13 @@ class State:
             blocks, size_bytes = blocks + 1, size_bytes + block.size_bytes
         self.count_inactive_split(blocks, size_bytes, segment)
 
+    def in_capture(self, stream: int | None) -> bool:
+        """Return whether a call with this current stream is part of a capture, so that nothing may be waited for."""
+        return bool(self.capturing) and (stream is None or any(stream in streams for streams in self.capturing))
+
     def free_when_streams_are_done(self, block: Block) -> None:
         """Let the free of a block wait for the streams that use it too."""
-        if self.captures:
+        if self.in_capture(self.current_stream):
             self.deferred.append(block)
         else:
             self._wait_for_uses(block, self.pending)
@@ -168,7 +180,7 @@ class State:
         self.deferred = []
 
     def poll(self) -> None:
-        """Free the blocks whose last pending use is completed (process_events); not to be called during a capture."""
+        """Free the blocks whose last pending use is completed (process_events); not to be called in a capture."""
         if self.deferred or self.deferred_done:
             self._end_deferral()
         if self.completed:
@@ -187,7 +199,7 @@ class State:
         self._finish(uses)
 
     def _end_deferral(self) -> None:
-        """Do after a capture what its frees put off; the uses recorded in it are known to be done."""
+        """Do outside of a capture what its frees put off; the uses recorded in it are known to be done."""
         deferred = [(block, self.completed) for block in self.deferred_done]
         deferred += [(block, self.pending) for block in self.deferred]
         self.deferred_done, self.deferred = [], []

@@ -55,7 +55,6 @@ def _validate_pending(state: State, blocks: list[Block]) -> None:
     assert len(waiting) == sum(b.events for b in blocks), "pending uses of blocks that are gone"
     assert all(b.events or b in deferred for b in pending), "a pending block that waits for nothing"
     assert all(b.stream_uses and not b.is_idle and not b.allocated for b in deferred), "a deferred block"
-    assert state.captures >= 0
 
 
 def _validate_sets(state: State, blocks: list[Block]) -> None:

@@ -137,3 +137,28 @@ def test_without_a_memory_fraction_no_garbage_is_collected() -> None:
     allocator.free(allocator.malloc(300 * MIB))
     allocator.malloc(400 * MIB)
     assert "segment_free" not in actions(allocator)
+
+
+def test_a_request_beyond_the_card_is_refused_at_once_where_that_was_asked_for() -> None:
+    # GIVEN a card full of cached memory, which would be released for a request
+    allocator = Allocator(100 * MIB, parse_alloc_conf("throw_on_cudamalloc_oom:True"))
+    allocator.free(allocator.malloc(60 * MIB))
+    # WHEN more is asked for than the card has beside it
+    with pytest.raises(OutOfMemory, match=r"preemptively rejected .* Requested size: 47.68 MiB$"):
+        allocator.malloc(50_000_000)
+    # THEN nothing was released, and it counts as a rejection only
+    stats = allocator.memory_stats()
+    assert (stats["num_oom_rejections"], stats["num_ooms"], stats["num_alloc_retries"]) == (1, 0, 0)
+    assert allocator.reserved_bytes == 60 * MIB
+    assert "oom" not in actions(allocator)
+    allocator.validate()
+
+
+def test_the_error_names_other_processes_where_they_are_known() -> None:
+    allocator = Allocator(100 * MIB, other_bytes=90 * MIB, other_processes={17: 60 * MIB, 23: 30 * MIB})
+    with pytest.raises(OutOfMemory) as caught:
+        allocator.malloc(20 * MIB)
+    assert (
+        "of which 10.00 MiB is free. Process 17 has 60.00 MiB memory in use. Process 23 has 30.00 MiB memory in use. Including"
+        " non-PyTorch memory, this process has 0 bytes memory in use. Of the allocated"
+    ) in str(caught.value)

@@ -16,7 +16,8 @@ def test_no_text_is_the_defaults() -> None:
 
 def test_every_option_is_read() -> None:
     text = (
-        "expandable_segments:True, throw_on_cudamalloc_oom:True,max_split_size_mb:128,max_non_split_rounding_mb:64,roundup_power2_divisions:[4:2,>:8],"
+        "expandable_segments:True, throw_on_cudamalloc_oom:True,max_split_size_mb:128,max_non_split_rounding_mb:64,"
+        "roundup_power2_divisions:[4:2,>:8],"
         "garbage_collection_threshold:0.8,per_process_memory_fraction:0.5,large_segment_size_mb:32,backend:native"
     )
     assert parse_alloc_conf(text) == Settings(

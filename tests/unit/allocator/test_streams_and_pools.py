@@ -12,7 +12,7 @@ POOL = (0, 1)
 
 def state_of(allocator: Allocator, address: int) -> str:
     blocks = [block for segment in allocator.segments() for block in segment["blocks"]]
-    return next(block["state"] for block in blocks if block["address"] == address)
+    return next(str(block["state"]) for block in blocks if block["address"] == address)
 
 
 def test_a_block_that_another_stream_uses_stays_pending_until_that_stream_is_done() -> None:
