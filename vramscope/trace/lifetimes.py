@@ -76,8 +76,9 @@ def lives_of(events: Events, turns: dict[str, int]) -> Lives:
     begins, has_end = turn[starts] == BEGIN, turn[ends] == END
     request = np.where(has_end & (ends > starts), ends - 1, ends)
     never, last_event = len(events), np.where(has_end, event[ends], len(events))
-    # What ended without a request in the trace was asked to before it, or is of a trace that leaves the requests out.
-    unasked = np.where(begins | ~np.any(turn == REQUEST), last_event, BEFORE)
+    # A free that only completes in the trace was requested before it, unless a whole life in it shows that requests are left out.
+    leaves_requests_out = bool(np.any(begins & has_end & (ends == starts + 1)))
+    unasked = np.where(begins | leaves_requests_out, last_event, BEFORE)
     ends_address = np.ones(len(starts), np.bool_)
     ends_address[:-1] = address[starts[1:]] != address[starts[:-1]]
     return Lives(

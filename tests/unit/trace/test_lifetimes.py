@@ -53,6 +53,11 @@ def test_what_the_trace_only_frees_was_there_before_it() -> None:
     assert lifetimes(found) == [(0, BEFORE, 0, 2), (KIB, BEFORE, BEFORE, 1)]
 
 
+def test_a_free_that_only_completes_in_the_trace_was_pending_when_it_began() -> None:
+    found = allocations([event("free_completed", 0, 9)], (2 * MIB, "free"))
+    assert lifetimes(found) == [(0, BEFORE, BEFORE, 0)]
+
+
 def test_a_trace_without_requests_of_frees_has_none_pending() -> None:
     # GIVEN a trace that was recorded without them (skip_actions)
     trace = [event("free_completed", KIB, 9), event("alloc", 0, 9), event("free_completed", 0, 9)]
