@@ -16,7 +16,7 @@ from tests.pretend_gpu.job_allocator import Job
 class ObservedJob(Job):
     """A job whose checks keep the segments, by how many events the trace has then."""
 
-    def __init__(self, streams: int, pools: int) -> None:
+    def __init__(self, streams: int, pools: list[dict[str, bool]]) -> None:
         super().__init__(streams, pools)
         self.states: dict[int, list[dict[str, Any]]] = {}
 
@@ -28,8 +28,8 @@ class ObservedJob(Job):
 def main(program_path: str, answer_path: str) -> None:
     asked = json.loads(Path(program_path).read_text())
     job = ObservedJob(asked["streams"], asked["pools"])
-    for action, *arguments in asked["program"]:
-        getattr(job, action)(*arguments)
+    for operation in asked["program"]:
+        job.do(*operation)
     answer = {"content": torch.cuda.memory._snapshot(), "states": job.states}
     Path(answer_path).write_bytes(pickle.dumps(answer))
 

@@ -34,7 +34,7 @@ def test_every_moment_is_the_real_allocators_own_state(
     # GIVEN a job that wrote snapshots on the way, and at the end a ring that lost its first events
     asked, answer = tmp_path / "program.json", tmp_path / "answer.pickle"
     program = [operation for operation in random_program(seed, 500, pools=pools) if operation[0] != "drop_pool"]
-    asked.write_text(json.dumps({"streams": 3, "pools": pools, "program": program}))
+    asked.write_text(json.dumps({"streams": 3, "pools": [{}] * pools, "program": program}))
     extra = {"PYTORCH_ALLOC_CONF": alloc_conf} if alloc_conf else None
     done = pretend.run(JOB, str(asked), str(answer), devices=(CAPACITY_BYTES,), extra=extra)
     assert done.returncode == 0, done.stderr[-2000:]
