@@ -113,52 +113,5 @@
     tableAt = -Infinity;
   }
 
-  /** Save what is in view as PNG: Plotly's axes with the canvas's picture behind them. */
-  async function exportPng(plotted, title) {
-    const canvas = element("map-canvas");
-    const sheet = document.createElement("canvas");
-    sheet.width = canvas.width;
-    sheet.height = canvas.height;
-    const context = sheet.getContext("2d");
-    context.fillStyle = vramscope.theme.colour("--panel");
-    context.fillRect(0, 0, sheet.width, sheet.height);
-    context.drawImage(canvas, 0, 0);
-    const { width, height, margin, xaxis, yaxis } = plotted._fullLayout;
-    const { l, r, t, b } = margin;
-    const paper = { w: width - l - r, h: height - t - b };
-    const figure = {
-      data: [],
-      layout: {
-        width,
-        height: height + 40,
-        margin: { l, r, t: t + 40, b },
-        paper_bgcolor: vramscope.theme.colour("--panel"),
-        plot_bgcolor: "rgba(0,0,0,0)",
-        font: { color: vramscope.theme.colour("--text"), size: 11 },
-        title: { text: vramscope.theme.escape(title), x: 0.01, font: { size: 13 } },
-        xaxis: { range: xaxis.range.slice(), tickformat: ".0%", showgrid: false, zeroline: false },
-        yaxis: { range: yaxis.range.slice(), showticklabels: false, showgrid: false, zeroline: false },
-        images: [
-          {
-            source: sheet.toDataURL("image/png"),
-            xref: "paper",
-            yref: "paper",
-            x: -l / paper.w,
-            y: 1 + t / paper.h,
-            sizex: width / paper.w,
-            sizey: height / paper.h,
-            sizing: "stretch",
-            layer: "below",
-          },
-        ],
-      },
-    };
-    const url = await window.Plotly.toImage(figure, { format: "png", width, height: height + 40, scale: 2 });
-    const link = document.createElement("a");
-    link.href = url;
-    link.download = "vramscope-segment-map.png";
-    link.click();
-  }
-
-  vramscope.mapPanel = { setText, showLegend, showTip, hideTip, showTable, freshTable, exportPng };
+  vramscope.mapPanel = { setText, showLegend, showTip, hideTip, showTable, freshTable };
 })();

@@ -342,7 +342,7 @@
   /** Save what is in view as PNG, under a title; Plotly makes it, so it may have to come first. */
   function exportPng(title) {
     if (!picture || tabular) return;
-    if (axes.plotted()) panel.exportPng(axes.plotted(), title);
+    if (axes.plotted()) vramscope.png.save(element("map-canvas"), axes.plotted(), title, "vramscope-segment-map.png");
     else setTimeout(exportPng, 100, title);
   }
 

@@ -22,7 +22,8 @@ TIMELINE_EXPLAINED = (
 )
 
 
-def segment_map() -> Component:
+def segment_map(axes: Component | None = None) -> Component:
+    """Return the panel of the map; without ``axes`` they come later, once the first picture is painted."""
     controls = html.Div(
         [
             parts.buttons(ids.MAP_COLOUR, (("state", "State"), ("owner", "Owner")), "state", "Colour by"),
@@ -46,7 +47,7 @@ def segment_map() -> Component:
             html.Div(
                 [
                     html.Canvas(id=ids.MAP_CANVAS, **{"aria-hidden": "true"}),
-                    html.Div(id=ids.MAP_AXES),
+                    html.Div(axes, id=ids.MAP_AXES),
                     html.Span(id=ids.MAP_LINES, className="map-lines"),
                 ],
                 id=ids.MAP,

@@ -121,7 +121,9 @@ def _paste_box() -> Component:
 
 
 def _picture() -> Component:
-    left = html.Div([_timeline(), html.Div([_steps(), charts.segment_map()], className="moment")], className="left")
+    left = html.Div(
+        [_timeline(), html.Div([_steps(), charts.segment_map(charts.map_axes())], className="moment")], className="left"
+    )
     right = html.Div([_details(), postmortem_tables.tabs()], className="right")
     return html.Div(
         [html.Div([html.Div(id=ids.MESSAGES, role="status"), _oom()], className="findings"), left, right],
@@ -173,12 +175,17 @@ def _timeline() -> Component:
         [
             parts.panel_head(
                 "Active memory timeline",
-                html.Span(id=ids.MEMORY_SUMMARY, className="sub"),
                 html.Div(className="grow"),
                 controls,
                 explained=TIMELINE_EXPLAINED,
             ),
-            html.Div(id=ids.MEMORY_LEGEND, className="legend map-legend"),
+            html.Div(
+                [
+                    html.Div(id=ids.MEMORY_LEGEND, className="legend memory-legend"),
+                    html.Span(id=ids.MEMORY_SUMMARY, className="sub"),
+                ],
+                className="memory-key",
+            ),
             html.Div(
                 [html.Canvas(id=ids.MEMORY_CANVAS, **{"aria-hidden": "true"}), _memory_axes()],
                 id=ids.MEMORY,

@@ -28,7 +28,7 @@ def live_page() -> list[Any]:
 
 
 def postmortem_page() -> list[Any]:
-    return [postmortem.layout("/"), charts.map_axes()]
+    return [postmortem.layout("/")]
 
 
 def used_ids(component: Any) -> Iterator[str]:

@@ -1,0 +1,65 @@
+/**
+ * Findings: what stands over the pictures: the out-of-memory with its verdict, and what the file does not tell.
+ */
+(() => {
+  const vramscope = (window.vramscope = window.vramscope || {});
+  const MOST_OWNERS = 5;
+
+  let ooms = [];
+  let chosen = 0;
+
+  const element = (id) => document.getElementById(id);
+  const size = (bytes) => (bytes === null || bytes === undefined ? "not known" : vramscope.mapWords.formatBytes(bytes));
+
+  /** Show what is missing in a device's history: one line, the rest folded into it. */
+  function messages(device) {
+    const { make } = vramscope.dom;
+    const lines = [...device.notes];
+    if (device.contradiction) lines.unshift(device.contradiction);
+    const [first, ...more] = lines;
+    if (!first) return element("messages").replaceChildren();
+    const tone = device.contradiction ? "banner warn" : "banner quiet";
+    if (!more.length) return element("messages").replaceChildren(make("div", first, tone));
+    const head = make("summary", `${first}  (+ ${more.length} more)`);
+    return element("messages").replaceChildren(make("details", "", tone, head, ...more.map((line) => make("div", line))));
+  }
+
+  /** Fetch the device's out-of-memories and show the first; returns its event, or null. */
+  async function load(device) {
+    ooms = [];
+    element("oom").hidden = true;
+    element("to-oom").hidden = !device.oom.length;
+    if (!device.oom.length) return;
+    ooms = (await vramscope.server.json(vramscope.place.route("oom.json"))).ooms;
+    if (!ooms.length) return;
+    const options = ooms.map((found, n) => ({ value: n, label: `${n + 1} of ${ooms.length}: ${size(found.rounded_request_bytes)} at event ${found.event}` }));
+    window.dash_clientside.set_props("oom-picker", { options, value: 0 });
+    element("oom-picker").closest(".oom-picker").hidden = ooms.length < 2;
+    show(0);
+  }
+
+  function show(n) {
+    const found = ooms[n];
+    if (!found) return;
+    chosen = n;
+    const { make } = vramscope.dom;
+    const facts = [
+      ["Asked for", size(found.rounded_request_bytes)],
+      ["Largest hole it could use", size(found.largest_hole_bytes)],
+      ["Cached and free in all", size(found.free_bytes)],
+      ["Free on the device", size(found.device_free_bytes)],
+      ["Reserved", size(found.reserved_bytes)],
+    ];
+    const holders = found.categories.slice(0, MOST_OWNERS).map(({ category, bytes }) => `${category} ${size(bytes)}`);
+    const items = facts.map(([name, value]) => make("span", `${name} `, "", make("b", value)));
+    if (holders.length) items.push(make("span", "On the card ", "", make("b", holders.join(" · "))));
+    element("oom-verdict").textContent = found.verdict;
+    element("oom-facts").replaceChildren(...items);
+    element("oom").hidden = false;
+  }
+
+  /** Return the event of the shown out-of-memory, null where there is none. */
+  const event = () => (ooms[chosen] ? ooms[chosen].event : null);
+
+  vramscope.findings = { messages, load, show, event };
+})();

@@ -1,0 +1,72 @@
+/**
+ * Stacks: the icicle of bytes by stack – at the cursor, at the peak, or allocated over the range in view.
+ */
+(() => {
+  const vramscope = (window.vramscope = window.vramscope || {});
+  const OWNERS = 11;
+
+  let at = "event";
+  let text = "";
+  let asked = null;
+  let figure = null;
+  let shownFor = "";
+
+  const element = (id) => document.getElementById(id);
+
+  function params() {
+    const { frame } = vramscope.memoryTimeline.state();
+    if (at === "event") return { at, text, event: vramscope.moment.event() };
+    if (at === "peak" || !frame) return { at, text };
+    return { at, text, from: frame.header.first_event, to: frame.header.last_event };
+  }
+
+  /** Fetch and show the figure, unless it is the one that shows. */
+  async function load() {
+    const wanted = params();
+    const key = JSON.stringify([vramscope.place.now.file, vramscope.place.now.device, wanted]);
+    if (key === shownFor) return;
+    if (asked) asked.abort();
+    const mine = (asked = new AbortController());
+    try {
+      const found = await vramscope.server.json(vramscope.place.route("stacks.json"), wanted, mine.signal);
+      if (mine.signal.aborted) return;
+      shownFor = key;
+      figure = found.figure;
+      const { formatBytes } = vramscope.mapWords;
+      const of = text ? ` of ${formatBytes(found.bytes)}` : "";
+      const most = found.left_out_nodes ? ` · ${found.left_out_nodes.toLocaleString("en")} small ones summed up` : "";
+      element("stacks-note").textContent = `${formatBytes(found.shown)}${of} in ${found.blocks.toLocaleString("en")} allocations, ${found.what}${most}`;
+      draw();
+    } catch (error) {
+      if (!vramscope.server.isAbort(error)) element("stacks-note").textContent = error.message;
+    }
+  }
+
+  /** Draw the figure with the page's colours. */
+  function draw() {
+    const plotted = document.querySelector("#stacks-graph .js-plotly-plot");
+    if (!figure || !plotted || !window.Plotly) return;
+    const theme = vramscope.theme;
+    const way = Array.from({ length: OWNERS - 1 }, (_, n) => theme.colour(`--o-${n + 1}`));
+    window.Plotly.react(plotted, figure.data, {
+      ...figure.layout,
+      margin: { l: 4, r: 4, t: 4, b: 4 },
+      iciclecolorway: way,
+      uniformtext: { minsize: 9, mode: "hide" },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      font: { color: theme.colour("--text"), size: 11 },
+      uirevision: "stacks",
+    });
+  }
+
+  /** The cursor moved. */
+  const follow = () => (at === "peak" ? undefined : load());
+
+  function setOptions(wanted, filter) {
+    at = wanted;
+    text = filter || "";
+    if (vramscope.moment.event() !== null) load();
+  }
+
+  vramscope.stacks = { load, draw, follow, setOptions };
+})();
