@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vramscope.allocator.rounding import SMALL_LIMIT_BYTES
+from vramscope.allocator.rounding import SMALL_LIMIT_BYTES, SMALL_SEGMENT_BYTES
 from vramscope.columns import U64, DeviceMap
 from vramscope.snapshot.columns import I64, DeviceSnapshot, Settings
 from vramscope.trace.columns import BEFORE, Allocations, Bools, SegmentSpans
@@ -98,7 +98,7 @@ def _in_ranges(address: U64, begins: U64, ends: U64) -> Bools:
 def _pool_splits(found: DeviceSnapshot, allocations: Allocations, told_by: I64, spans: SegmentSpans | None) -> Bools:
     """Return for each allocation whether its pool splits blocks for certain: a private one may have been made not to.
 
-    One that splits has a block that begins elsewhere than a segment.
+    One that splits has a block that begins elsewhere than a segment, or than a page of an expandable one.
     """
     pools = _pools(found, allocations, told_by)
     is_default: Bools = ~np.any(pools, axis=1)
@@ -106,7 +106,10 @@ def _pool_splits(found: DeviceSnapshot, allocations: Allocations, told_by: I64, 
         return is_default
     different, pool = np.unique(pools, axis=0, return_inverse=True)
     splits = np.zeros(len(different), np.bool_)
-    splits[pool[~np.isin(allocations.address, spans.address)]] = True
+    is_inner = ~np.isin(allocations.address, spans.address) & (
+        allocations.address % np.uint64(SMALL_SEGMENT_BYTES) != 0
+    )
+    splits[pool[is_inner]] = True
     is_default |= splits[pool]
     return is_default
 

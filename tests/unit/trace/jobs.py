@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,9 +39,9 @@ class Job:
         return content
 
 
-def job(program: list[Operation], settings: Settings, *, pools: int = 0) -> Job:
-    """Run a program, whose last operation is the moment of the snapshot."""
-    simulation = Simulation(settings, streams=STREAMS, pools=POOLS[:pools])
+def job(program: list[Operation], settings: Settings, *, pools: Sequence[Mapping[str, bool]] = ()) -> Job:
+    """Run a program, whose last operation is the moment of the snapshot; ``pools`` are the options of each."""
+    simulation = Simulation(settings, streams=STREAMS, pools=POOLS[: len(pools)], pool_options=pools)
     states, stats = {}, {}
     for action, *arguments in [["busy", False], *program]:
         getattr(simulation, action)(*arguments)

@@ -11,7 +11,7 @@ from tests.allocator_traces import Operation, random_program
 from tests.segments import BASE, segment
 from tests.unit.snapshot.trees import event, tree
 from tests.unit.trace.comparison import assert_moment
-from tests.unit.trace.jobs import POOLS, Job, job, traced_device
+from tests.unit.trace.jobs import Job, job, traced_device
 from vramscope.allocator import parse_alloc_conf
 from vramscope.columns import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE
 from vramscope.errors import BadInputError
@@ -28,6 +28,9 @@ CONFS = (
     "garbage_collection_threshold:0.6,per_process_memory_fraction:0.5",
     "large_segment_size_mb:26,max_split_size_mb:100,max_non_split_rounding_mb:80",
 )
+
+Options = tuple[dict[str, bool], ...]
+POOL_OPTIONS: tuple[Options, ...] = ((), ({}, {}), ({"no_split": True}, {"use_on_oom": True}))
 
 
 def cut(program: list[Operation], operations: int) -> list[Operation]:
@@ -48,14 +51,14 @@ def assert_every_state(made: Job, trace: DeviceTrace, *, most_uncertain_bytes: i
     seed=st.integers(0, 1 << 32),
     operations=st.integers(1, 250),
     conf=st.sampled_from(CONFS),
-    pools=st.sampled_from([0, len(POOLS)]),
+    pools=st.sampled_from(POOL_OPTIONS),
     share=st.floats(0, 1),
 )
 def test_every_moment_is_the_allocators_own_state(
-    seed: int, operations: int, conf: str, pools: int, share: float
+    seed: int, operations: int, conf: str, pools: Options, share: float
 ) -> None:
     # GIVEN a job with streams, pending frees, out-of-memories and empty_cache, and a ring that kept its last events
-    made = job(cut(random_program(seed, 250, pools=pools), operations), parse_alloc_conf(conf), pools=pools)
+    made = job(cut(random_program(seed, 250, pools=len(pools)), operations), parse_alloc_conf(conf), pools=pools)
     kept = int(len(made.events) * share)
 
     # WHEN
@@ -63,7 +66,7 @@ def test_every_moment_is_the_allocators_own_state(
 
     # THEN
     assert trace.contradiction is None
-    assert_every_state(made, trace, most_uncertain_bytes=GIB if "max_split" in conf else MIB)
+    assert_every_state(made, trace, most_uncertain_bytes=GIB if "max_split" in conf or any(pools) else MIB)
 
 
 @given(seed=st.integers(0, 1 << 32), operations=st.integers(1, 250), conf=st.sampled_from(CONFS))
