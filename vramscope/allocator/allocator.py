@@ -11,6 +11,7 @@ from vramscope.allocator import expandable, release, search
 from vramscope.allocator.blocks import DEFAULT_POOL, Block, Frames, Pool, PoolId
 from vramscope.allocator.driver import Driver
 from vramscope.allocator.out_of_memory import out_of_memory, preempted
+from vramscope.allocator.prospect import Fit, LargestFit, Prospect
 from vramscope.allocator.rounding import SMALL_LIMIT_BYTES, round_size, segment_size
 from vramscope.allocator.settings import Settings
 from vramscope.allocator.snapshot import segment_dicts, snapshot_dict
@@ -187,6 +188,31 @@ class Allocator:
         """
         self._state.current_stream = stream
 
+    def prospect(self, stream: int = 0, pool_id: PoolId | None = None) -> Prospect:
+        """Return what tells how requests of a stream would be served now; it holds until the allocator is used again.
+
+        They go to ``pool_id`` or, where that is None, to the pool that serves the stream now. Pending frees are looked at first, as
+        each malloc does; nothing else changes. Raises KeyError for an unknown pool.
+        """
+        if not self._state.in_capture(stream):
+            self._state.poll()
+        return Prospect(self._state, stream, self.pool_of(stream) if pool_id is None else pool_id)
+
+    def fit(self, size_bytes: int, stream: int = 0, pool_id: PoolId | None = None) -> Fit:
+        """Return how one request would be served, without serving it; see :meth:`prospect`."""
+        return self.prospect(stream, pool_id).fit(size_bytes)
+
+    def largest_fit(self, stream: int = 0, pool_id: PoolId | None = None) -> LargestFit:
+        """Return the largest request that would be served, and how; see :meth:`prospect`."""
+        return self.prospect(stream, pool_id).largest()
+
+    def pool_of(self, stream: int) -> PoolId:
+        """Return the pool that serves the requests of a stream now."""
+        for pool_id, streams in reversed(self._diverted_to):
+            if streams is None or stream in streams:
+                return pool_id
+        return DEFAULT_POOL
+
     def memory_stats(self) -> dict[str, Any]:
         """Return the counters in the shape of ``torch._C._cuda_memoryStats(device)``."""
         return self._state.statistics.as_dict(self.settings.max_split_size)
@@ -204,11 +230,9 @@ class Allocator:
         validate(self._state, self._allocated)
 
     def _pool(self, block_bytes: int, stream: int) -> Pool:
-        owner: State | PrivatePool = self._state
-        for pool_id, streams in reversed(self._diverted_to):
-            if streams is None or stream in streams:
-                owner = self._state.private_pools[pool_id]
-                break
+        state = self._state
+        pool_id = self.pool_of(stream) if self._diverted_to else DEFAULT_POOL
+        owner = state if pool_id == DEFAULT_POOL else state.private_pools[pool_id]
         return owner.small if block_bytes <= SMALL_LIMIT_BYTES else owner.large
 
     def _take_cached(self, pool: Pool, stream: int, size_bytes: int, is_expandable: bool) -> Block | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from vramscope.allocator import expandable
 from vramscope.allocator.blocks import Block, Pool, PoolId, first_of_size
 from vramscope.allocator.search import Request
@@ -24,8 +26,8 @@ def release_segment(state: State, block: Block) -> None:
     del state.segments[segment.address]
 
 
-def available(state: State, request: Request) -> tuple[list[Block], bool]:
-    """Return the oversize blocks that are released for a request, and whether they are enough.
+def available(state: State, request: Request, gone: Collection[Block] = ()) -> tuple[list[Block], bool]:
+    """Return the oversize blocks, less those ``gone``, that are released for a request, and whether they are enough.
 
     One that is large enough, else the largest until they are; none where max_split_size is not set.
     """
@@ -34,6 +36,8 @@ def available(state: State, request: Request) -> tuple[list[Block], bool]:
         return [], False
     key_bytes = max(request.block_bytes, limit_bytes)
     entries = request.pool.free.of_stream(request.stream)
+    if gone:
+        entries = [entry for entry in entries if entry[3] not in gone]
     index = first_of_size(entries, key_bytes)
     if index < len(entries) and not entries[index][3].segment.is_expandable:
         return [entries[index][3]], True

@@ -40,6 +40,19 @@ def _round_to_division(request_bytes: int, division: int) -> int:
     return round_up(request_bytes, power_bytes // division)
 
 
+def largest_request(block_bytes: int, divisions: Sequence[int] = ()) -> int:
+    """Return the largest request that is rounded to no more than ``block_bytes``, or 0."""
+    if block_bytes < MIN_BLOCK_BYTES:
+        return 0
+    step_bytes = MIN_BLOCK_BYTES
+    if divisions:
+        bucket = min(max(block_bytes.bit_length() - MIB.bit_length(), 0), DIVISION_BUCKETS - 1)
+        division = divisions[bucket]
+        if division > 1 and block_bytes > MIN_BLOCK_BYTES * division:
+            step_bytes = max(step_bytes, (1 << (block_bytes.bit_length() - 1)) // division)
+    return block_bytes // step_bytes * step_bytes
+
+
 def segment_size(block_bytes: int, large_segment_bytes: int = LARGE_SEGMENT_BYTES) -> int:
     """Return what is asked of cudaMalloc for a rounded block of ``block_bytes``."""
     if block_bytes <= SMALL_LIMIT_BYTES:

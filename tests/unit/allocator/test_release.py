@@ -144,8 +144,8 @@ def test_a_request_beyond_the_card_is_refused_at_once_where_that_was_asked_for()
     allocator = Allocator(100 * MIB, parse_alloc_conf("throw_on_cudamalloc_oom:True"))
     allocator.free(allocator.malloc(60 * MIB))
     # WHEN more is asked for than the card has beside it
-    with pytest.raises(OutOfMemory, match=r"preemptively rejected .* Requested size: 47.68 MiB$"):
-        allocator.malloc(50_000_000)
+    with pytest.raises(OutOfMemory, match=r"preemptively rejected .* Requested size: 66.76 MiB$"):
+        allocator.malloc(70_000_000)
     # THEN nothing was released, and it counts as a rejection only
     stats = allocator.memory_stats()
     assert (stats["num_oom_rejections"], stats["num_ooms"], stats["num_alloc_retries"]) == (1, 0, 0)
