@@ -205,7 +205,8 @@
     else await vramscope.files.load();
   }
 
-  vramscope.page = { tell, showOpener, openFile, jump, revealCursor, moved, pick, selected, selectBlock, describeBlock };
+  vramscope.page = { tell, showOpener, openFile, jump, revealCursor, moved, pick, selected, selectBlock, describeBlock,
+    hasEvents: () => device.events > 0 };
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     postmortem: {

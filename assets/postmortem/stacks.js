@@ -4,6 +4,7 @@
 (() => {
   const vramscope = (window.vramscope = window.vramscope || {});
   const OWNERS = 11;
+  const CHARACTER_PX = 6.2;
 
   let at = "event";
   let text = "";
@@ -35,11 +36,19 @@
       const { formatBytes } = vramscope.mapWords;
       const of = text ? ` of ${formatBytes(found.bytes)}` : "";
       const most = found.left_out_nodes ? ` · ${found.left_out_nodes.toLocaleString("en")} small ones summed up` : "";
-      element("stacks-note").textContent = `${formatBytes(found.shown)}${of} in ${found.blocks.toLocaleString("en")} allocations, ${found.what}${most}`;
+      element("stacks-note").textContent = `${formatBytes(found.shown)}${of} in ${found.blocks.toLocaleString("en")} allocations, ${vramscope.page.hasEvents() ? found.what : "as the file was written"}${most}`;
       draw();
     } catch (error) {
       if (!vramscope.server.isAbort(error)) element("stacks-note").textContent = error.message;
     }
+  }
+
+  /** Return the labels cut to what fits into each node; the whole text is in what the pointer tells. */
+  function fitting({ labels, values }, widthPx) {
+    return labels.map((label, n) => {
+      const room = Math.floor(((values[n] / values[0]) * widthPx) / CHARACTER_PX) - 1;
+      return label.length <= room ? label : room < 4 ? "" : `${label.slice(0, room - 1)}…`;
+    });
   }
 
   /** Draw the figure with the page's colours. */
@@ -48,7 +57,8 @@
     if (!figure || !plotted || !window.Plotly) return;
     const theme = vramscope.theme;
     const way = Array.from({ length: OWNERS - 1 }, (_, n) => theme.colour(`--o-${n + 1}`));
-    window.Plotly.react(plotted, figure.data, {
+    const data = figure.data.map((icicle) => ({ ...icicle, labels: fitting(icicle, plotted.clientWidth) }));
+    window.Plotly.react(plotted, data, {
       ...figure.layout,
       margin: { l: 4, r: 4, t: 4, b: 4 },
       iciclecolorway: way,
