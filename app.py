@@ -42,6 +42,7 @@ from layouts import live as live_layout
 from layouts import postmortem as postmortem_layout
 from layouts import shell
 from vramscope.records import LiveData
+from vramscope.snapshot.opening import shown
 
 ASSETS_FOLDER = Path(__file__).resolve().parent / "assets"
 
@@ -86,7 +87,7 @@ def create_app(live: LiveData, settings: AppSettings, files: SnapshotFiles | Non
     if files is None:
         files = SnapshotFiles(settings.state_folder, live, dumps_folder=settings.dumps_folder)
     live_page = _page(server, shell.LIVE, "live", live_layout.layout, settings.base_path)
-    dashboard.callbacks.register(live_page, live)
+    dashboard.callbacks.register(live_page, live, files)
     postmortem_page = _page(server, shell.POSTMORTEM, "postmortem", postmortem_layout.layout, settings.base_path)
     dashboard.callbacks.postmortem.register(postmortem_page)
     compare_page = _page(server, shell.COMPARE, "compare", compare_layout.layout, settings.base_path)
@@ -130,14 +131,15 @@ def serve(settings: ServeSettings) -> int:
         state_folder = settings.collector.state_folder
         live = Gateway(settings.collector.runtime_folder, state_folder)
         files = SnapshotFiles(state_folder, live, dumps_folder=dumps_folder(state_folder))
-        pages = [f"{shell.PAGES[shell.POSTMORTEM]}?file={files.add_path(path)}" for path in settings.files]
+        pages = {
+            f"{shell.PAGES[shell.POSTMORTEM]}?file={files.add_path(path)}": shown(Path(path.name))
+            for path in settings.files
+        }
         hosts = (*serving.own_hosts(settings.host), *settings.hosts)
         app_settings = AppSettings(settings.token, dumps_folder(state_folder), state_folder, hosts, settings.base_path)
         app = create_app(live, app_settings, files)
         port = listening.getsockname()[1]
-        lines = serving.addresses(
-            settings.host, port, token=settings.token, base_path=settings.base_path, pages=pages or [""]
-        )
+        lines = serving.addresses(settings.host, port, token=settings.token, base_path=settings.base_path, pages=pages)
         if collector_pid is not None:
             lines.append(f"no collector was running: started one (pid {collector_pid}) that stops with this dashboard")
         sys.stdout.write("\n".join(lines) + "\n")

@@ -78,6 +78,11 @@ class SnapshotFiles:
         there = [record for record in self._remembered.all() if Path(record.path).is_file()]
         return sorted([*there, *self._dumps.values()], key=lambda record: -record.changed_ns)
 
+    def id_of_dump(self, dump: DumpInfo) -> str | None:
+        """Return the id of a job's dump, None where its file is gone."""
+        record = self._dump_record(dump)
+        return None if record is None else record.id
+
     def record(self, file_id: str) -> FileRecord:
         """Return the record of a file. Raises UnknownFile."""
         found = self._remembered.get(file_id) or self._dumps.get(file_id)

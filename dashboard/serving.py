@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping
 from types import FrameType
 
 import flask
@@ -53,16 +53,20 @@ def own_hosts(host: str) -> tuple[str, ...]:
     return (socket.gethostname(), socket.getfqdn(), host)
 
 
-def addresses(host: str, port: int, *, token: str, base_path: str, pages: Sequence[str] = ("",)) -> list[str]:
+def addresses(host: str, port: int, *, token: str, base_path: str, pages: Mapping[str, str] | None = None) -> list[str]:
     """Return the lines that say where the dashboard is and how to reach it from another machine.
 
-    ``pages`` are what is behind the base path, as "postmortem/?file=…": there is a line for each.
+    ``pages`` are what is behind the base path, as "postmortem/?file=…", each with the name of what it shows: there is a line
+    for each. Without them there is one, for the first page.
     """
     here = socket.gethostname()
     name = here if host in EVERY_ADDRESS else host
     target = "127.0.0.1" if host in (*EVERY_ADDRESS, "localhost") else _in_url(host)
     return [
-        *(f"vramscope: {page_url(name, port, f'{base_path}{page}', token=token)}" for page in pages),
+        *(
+            f"vramscope: {page_url(name, port, f'{base_path}{page}', token=token)}" + (f" ({label})" if label else "")
+            for page, label in (pages or {"": ""}).items()
+        ),
         f"from another machine, first: ssh -L {port}:{target}:{port} {_user_at()}{here}",
     ]
 

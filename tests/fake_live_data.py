@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -108,6 +110,7 @@ class FakeLiveData:
     mark_label: str = "epoch 3"
     notes: tuple[str, ...] = ()
     expandable: bool = False
+    dumps_folder: Path = Path(tempfile.gettempdir())
     _maps: dict[tuple[int, int], DeviceMap] = field(default_factory=dict)
     _dumps: list[DumpInfo] = field(default_factory=list)
 
@@ -287,8 +290,10 @@ class FakeLiveData:
     def dump(self, job_id: str, rank: int | None = None) -> DumpInfo:
         if self.ended or not self._known(job_id, 0, rank):
             raise VramscopeError("the job has ended, so it cannot write a snapshot; its last map is still shown")
-        path = f"/tmp/vramscope-fake-{len(self._dumps)}.pickle"
-        self._dumps.append(DumpInfo(f"dump-{len(self._dumps)}", job_id, rank or 0, int(time.time() * 1e6), path, 12345))
+        path = self.dumps_folder / f"vramscope-fake-{len(self._dumps)}.pickle"
+        path.write_bytes(bytes(12345))
+        moment_us = int(time.time() * 1e6)
+        self._dumps.append(DumpInfo(f"dump-{len(self._dumps)}", job_id, rank or 0, moment_us, str(path), 12345))
         return self._dumps[-1]
 
     def dumps(self, job_id: str | None = None) -> list[DumpInfo]:

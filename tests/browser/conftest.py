@@ -53,6 +53,7 @@ class Served:
     """The application on a free port, or on the given one, in a thread; unlike waitress it can be stopped within a process."""
 
     def __init__(self, live: FakeLiveData, dumps_folder: Path, port: int = 0) -> None:
+        live.dumps_folder = dumps_folder
         app = create_app(live, AppSettings(TOKEN, dumps_folder, dumps_folder / "state"))
         self._server = make_server("127.0.0.1", port, app.server, threaded=True, request_handler=QuietHandler)
         self.port = self._server.port

@@ -258,12 +258,14 @@ def test_a_snapshot_is_written_listed_and_offered(serve: Serve, open_page: Open)
     page = open_page(serve(FakeLiveData()))
     page.click("#dump")
     expect(page.locator("#dump-message")).to_contain_text("wrote vramscope-fake-0.pickle (12.1 KiB)")
-    expect(page.locator("#dump-list a")).to_have_attribute("href", "/dumps/dump-0")
+    opens, downloads = page.locator("#dump-list a").all()
+    expect(opens).to_have_attribute("href", re.compile(r"/postmortem/\?file=[0-9a-f]{16}$"))
+    expect(downloads).to_have_attribute("href", "/dumps/dump-0")
     page.click("#dump-close")
     expect(page.locator("#dump-panel")).not_to_be_visible()
     # AND the list can be seen again without another snapshot
     page.click("#dumps")
-    expect(page.locator("#dump-list a")).to_have_count(1)
+    expect(page.locator("#dump-list li")).to_have_count(1)
     expect(page.locator("#dump-message")).to_be_empty()
 
 

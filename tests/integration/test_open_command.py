@@ -31,7 +31,9 @@ def files(folder: Path) -> list[Path]:
     return paths
 
 
-URL = re.compile(r"vramscope: (http://127\.0\.0\.1:(\d+)/)postmortem/\?file=([0-9a-f]{16})&token=([0-9a-f]{64})")
+URL = re.compile(
+    r"vramscope: (http://127\.0\.0\.1:(\d+)/)postmortem/\?file=([0-9a-f]{16})&token=([0-9a-f]{64}) \((.+)\)"
+)
 
 
 def post(url: str, token: str) -> None:
@@ -49,15 +51,17 @@ def test_it_prints_a_url_for_each_file_which_opens_there(folder: Path, files: li
         # THEN the URLs come first, and the tunnel to the same port
         found = [URL.fullmatch(line) for line in lines[:2]]
         assert all(found)
-        address, port, _, token = found[0].groups() if found[0] else ("", "", "", "")
+        address, port, _, token, name = found[0].groups() if found[0] else [""] * 5
         assert f"ssh -L {port}:127.0.0.1:{port} " in tunnel
         assert lines[2:] == [tunnel]
+        # AND each says which file it is of
+        assert name == files[0].name
         listed = json.loads(fetch(f"{address}postmortem/files.json", token))["files"]
         assert {(row["file"], row["name"], row["origin"]) for row in listed} == {
             (match[3], path.name, "command line") for match, path in zip(found, files, strict=True) if match
         }
         # AND a URL is a page as it is
-        assert b"vramscope" in fetch(lines[0].removeprefix("vramscope: "), token)
+        assert b"vramscope" in fetch(lines[0].removeprefix("vramscope: ").partition(" ")[0], token)
         state = f"{address}postmortem/files/{found[0][3] if found[0] else ''}/state.json"
         post(state.replace("state.json", "open"), token)
         eventually(lambda: json.loads(fetch(state, token))["state"] == "open", lambda: str(fetch(state, token)))

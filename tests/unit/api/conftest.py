@@ -23,15 +23,15 @@ def bearer_client(server: flask.Flask) -> FlaskClient:
 
 
 @pytest.fixture
-def live() -> FakeLiveData:
-    return FakeLiveData(blocks=400, ranks=2, devices=2)
-
-
-@pytest.fixture
 def dumps_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "dumps"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def live(dumps_folder: Path) -> FakeLiveData:
+    return FakeLiveData(blocks=400, ranks=2, devices=2, dumps_folder=dumps_folder)
 
 
 @pytest.fixture

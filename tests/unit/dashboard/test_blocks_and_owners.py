@@ -126,8 +126,12 @@ def test_paths_keep_their_last_two_parts() -> None:
 
 def test_snapshots_are_listed_newest_first_with_safe_links() -> None:
     dumps = [DumpInfo("a/../b", "job", 0, 1, "/x/one.pickle", 5), DumpInfo("c", "job", 1, 2, "/x/two.pickle", 6)]
-    first, second = listing(dumps, "/base/").children
-    assert first.children[0].href == "/base/dumps/c"
-    assert second.children[0].href == "/base/dumps/a%2F..%2Fb"
+    first, second = listing(dumps, lambda found: {"a/../b": "0f0f"}.get(found.id), "/base/").children
+    # THEN one whose file is there is opened by its name, and downloaded beside it
+    assert second.children[0].href == "/base/postmortem/?file=0f0f"
+    assert second.children[1].children[1].href == "/base/dumps/a%2F..%2Fb"
+    # AND one whose file is gone says so
+    assert "its file is gone" in str(first)
+    assert "href" not in str(first)
     assert answer(dumps[1]) == "Rank 1 wrote two.pickle (6 B)."
-    assert "No snapshot" in str(listing([], "/"))
+    assert "No snapshot" in str(listing([], lambda _: None, "/"))
