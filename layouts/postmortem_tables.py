@@ -27,7 +27,7 @@ def _bytes(field: str, name: str, *, sort: str | None = None) -> dict[str, Any]:
     return {
         "field": field,
         "headerName": name,
-        "width": 92,
+        "width": 84,
         "type": "rightAligned",
         "sortable": True,
         "valueFormatter": {"function": "vramscopeBytes(params.value)"},
@@ -43,24 +43,31 @@ def _text(field: str, name: str, flex: float = 1.0) -> dict[str, Any]:
     return {"field": field, "headerName": name, "flex": flex, "minWidth": 80, "tooltipField": field}
 
 
+_SITE = {
+    **_text("site", "Allocated by", 1.6),
+    "minWidth": 150,
+    "valueFormatter": {"function": "vramscopeSite(params.value)"},
+}
+_ADDRESS = {"field": "address", "headerName": "Address", "width": 126}
+
 _COLUMNS: dict[str, list[dict[str, Any]]] = {
     "allocations": [
         _bytes("bytes", "Size", sort="desc"),
         _text("category", "Owner", 0.7),
-        _text("site", "Allocated by", 1.6),
+        _SITE,
         {
-            **_number("first_event", "From event", 92, sortable=True),
+            **_number("first_event", "From", 74, sortable=True),
             "valueFormatter": {"function": "params.value === null ? 'before' : params.value"},
         },
         {
-            **_number("last_event", "To", 80),
+            **_number("last_event", "To", 66),
             "valueFormatter": {"function": "params.value === null ? 'end' : params.value"},
         },
     ],
     "sites": [
         _bytes("bytes", "Now", sort="desc"),
         _number("count", "Blocks", 72, sortable=True),
-        _text("site", "Allocated by", 1.6),
+        _SITE,
         _bytes("peak_bytes", "At the peak"),
         _bytes("allocated_bytes", "Ever"),
     ],
@@ -68,15 +75,15 @@ _COLUMNS: dict[str, list[dict[str, Any]]] = {
         {**_number("event", "Event", 82, sortable=True), "sort": "asc"},
         _text("action", "Action", 0.9),
         _bytes("bytes", "Size"),
-        _text("address", "Address"),
-        _text("site", "By", 1.4),
+        _ADDRESS,
+        {**_SITE, "headerName": "By"},
     ],
     "segments": [
         _bytes("bytes", "Size", sort="desc"),
         _bytes("free_bytes", "Free"),
         {**_bytes("largest_free_bytes", "Largest hole"), "sortable": False, "width": 100},
         _text("pool", "Pool"),
-        {**_text("address", "Address"), "sortable": True},
+        {**_ADDRESS, "sortable": True},
     ],
 }
 
@@ -141,6 +148,8 @@ def _table(table: str) -> Component:
             dashGridOptions={
                 "theme": {"function": GRID_THEME},
                 "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
+                "rowHeight": 28,
+                "headerHeight": 32,
                 "cacheBlockSize": ROWS_AT_ONCE,
                 "maxBlocksInCache": 20,
                 "animateRows": False,

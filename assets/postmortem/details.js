@@ -88,20 +88,27 @@
 
   function neighbour(found) {
     if (!found) return "–";
-    const text = `${vramscope.mapWords.formatBytes(found.bytes)} ${found.state}`;
+    const text = `${vramscope.mapWords.formatBytes(found.bytes)} ${found.state.replaceAll("_", " ")}`;
     return [vramscope.dom.button(text, () => show({ allocation: found.allocation ?? null, address: found.address }), "link")];
+  }
+
+  function frame([file, line, name]) {
+    const { make } = vramscope.dom;
+    const shown = make("div", "", "", make("span", `${file.split("/").slice(-2).join("/")}:${line} `, "muted"), make("b", name));
+    shown.title = file;
+    return shown;
   }
 
   function stack({ frames }) {
     const { make } = vramscope.dom;
     if (!frames || !frames.length) return make("p", "No stack was recorded for this allocation.", "muted stack-reason");
-    const lines = frames.slice(0, MOST_FRAMES).map(([file, line, name]) => {
-      const place = make("span", `${file.split("/").slice(-2).join("/")}:${line} `, "muted");
-      const shown = make("div", "", "", place, make("b", name));
-      shown.title = file;
-      return shown;
-    });
-    if (frames.length > MOST_FRAMES) lines.push(make("div", `+ ${frames.length - MOST_FRAMES} frames`, "muted"));
+    // PyTorch's own C++ frames come first where they were recorded, and tell the least.
+    const python = frames.findIndex(([file]) => file.endsWith(".py"));
+    const inner = python > 1 ? frames.slice(0, python) : [];
+    const outer = frames.slice(inner.length);
+    const lines = outer.slice(0, MOST_FRAMES).map(frame);
+    if (outer.length > MOST_FRAMES) lines.push(make("div", `+ ${outer.length - MOST_FRAMES} frames`, "muted"));
+    if (inner.length) lines.unshift(make("details", "", "", make("summary", `${inner.length} frames of C++`), ...inner.map(frame)));
     const host = make("div", "", "stack", ...lines);
     host.tabIndex = 0;
     host.setAttribute("aria-label", "Stack of the allocation, innermost first");

@@ -96,6 +96,8 @@
 
   vramscope.tables = { rows, show, moved, open, setText, pick };
   window.dashAgGridFunctions = Object.assign(window.dashAgGridFunctions || {}, {
+    // "forward (/home/user/model.py:7)": its folders are in the tooltip.
+    vramscopeSite: (value) => (value || "").replace(/\([^()]*\/([^()/]+)\)$/, "($1)"),
     vramscopeBytes: (value) => (value === null || value === undefined ? "–" : vramscope.mapWords.formatBytes(value)),
   });
 })();
