@@ -11,8 +11,9 @@ from vramscope.agent.categories import CATEGORIES
 from vramscope.columns import INACTIVE
 from vramscope.compare.rows import Part
 from vramscope.compare.side import Side
-from vramscope.compare.stack_names import Frame, StackNames
+from vramscope.compare.stack_names import StackNames
 from vramscope.snapshot.columns import I64, NONE
+from vramscope.trace.categories import frame_text
 from vramscope.trace.described import NO_SITE, ONLY_TORCH, Described
 
 
@@ -33,7 +34,7 @@ class StackFacts:
             return NO_SITE
         frame = int(self._described.sites[stack])
         if frame not in self._site_of_frame:
-            self._site_of_frame[frame] = frame_label(self._names.frame_text(self._described.snapshot, frame))
+            self._site_of_frame[frame] = frame_text(self._names.frame_text(self._described.snapshot, frame))
         return self._site_of_frame[frame]
 
     def names(self, stacks: I64) -> list[bytes]:
@@ -88,10 +89,3 @@ def by_site(live: tuple[LiveStack, ...]) -> Iterator[Part]:
 def by_stack(live: tuple[LiveStack, ...]) -> Iterator[Part]:
     """Return ``live`` under its whole stacks, each named after its site."""
     return (Part(own.name, own.site, own.size_bytes, own.count, own.stack) for own in live)
-
-
-def frame_label(frame: Frame) -> str:
-    """Return a frame in one line; frames of C++ have neither a line nor, often, a file."""
-    file, line, function = frame
-    place = f"{file}:{line}" if line else file
-    return f"{function} ({place})" if place else function

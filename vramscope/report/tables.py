@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vramscope.compare.live_stacks import frame_label
 from vramscope.compare.rows import Part
 from vramscope.report.content import Allocation, Content
 from vramscope.report.markup import Markup, element
 from vramscope.snapshot.columns import Setting, Settings
+from vramscope.trace.categories import frame_text
 from vramscope.units import format_address, format_bytes, format_ratio
 
 MOST_SITES = 25
@@ -71,7 +71,7 @@ def _since(found: Allocation) -> str:
 def _stack(found: Allocation) -> str:
     if not found.frames:
         return found.site
-    lines = "\n".join(frame_label(frame) for frame in found.frames)
+    lines = "\n".join(frame_text(frame) for frame in found.frames)
     return element("details", element("summary", found.site), element("pre", lines))
 
 

@@ -127,10 +127,15 @@ def sites_of(snapshot: Snapshot) -> I32:
 
 
 def frame_label(snapshot: Snapshot, frame: int) -> str:
-    """Return a frame as "function (file:line)", without what it does not have, as many of C++ do."""
+    """Return frame number ``frame`` in one line."""
     table, texts = snapshot.stacks, snapshot.texts
-    file, line = texts.get(int(table.frame_file[frame])), int(table.frame_line[frame])
-    function = texts.get(int(table.frame_name[frame]))
+    file, function = texts.get(int(table.frame_file[frame])), texts.get(int(table.frame_name[frame]))
+    return frame_text((file, int(table.frame_line[frame]), function))
+
+
+def frame_text(frame: tuple[str, int, str]) -> str:
+    """Return a frame (file, line, function) as "function (file:line)"; those of C++ have no line and, often, no file."""
+    file, line, function = frame
     if file in ("", "??"):
         return function
     return f"{function} ({file}:{line})" if line else f"{function} ({file})"
