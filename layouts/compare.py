@@ -11,9 +11,9 @@ from dash.development.base_component import Component
 from dashboard import compare_ids as ids
 from layouts import parts, shell
 from vramscope.compare.difference import Difference, Figure
-from vramscope.compare.live_stacks import frame_label
 from vramscope.compare.rows import Row, cut, total
 from vramscope.compare.words import TABLES, TOTAL_NAMES, amount, frames_of, signed
+from vramscope.trace.categories import frame_text
 from vramscope.units import format_bytes
 
 TICK_MS = 1000
@@ -217,7 +217,7 @@ def _label(row: Row, stacks_of: Difference | None) -> Component | str:
     frames = [] if stacks_of is None else frames_of(stacks_of, row)
     if not frames:
         return row.label
-    lines = [frame_label(frame) for frame in frames[:MOST_FRAMES]]
+    lines = [frame_text(frame) for frame in frames[:MOST_FRAMES]]
     if len(frames) > MOST_FRAMES:
         lines.append(f"… {len(frames) - MOST_FRAMES} more frames")
     return html.Details([html.Summary(row.label), html.Pre("\n".join(lines), className="stack")])
