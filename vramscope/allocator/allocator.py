@@ -12,11 +12,13 @@ from vramscope.allocator.blocks import DEFAULT_POOL, Block, Frames, Pool, PoolId
 from vramscope.allocator.driver import Driver
 from vramscope.allocator.out_of_memory import out_of_memory, preempted
 from vramscope.allocator.prospect import Fit, LargestFit, Prospect
+from vramscope.allocator.restore import doubts, restore
 from vramscope.allocator.rounding import SMALL_LIMIT_BYTES, round_size, segment_size
 from vramscope.allocator.settings import Settings
 from vramscope.allocator.snapshot import segment_dicts, snapshot_dict
 from vramscope.allocator.state import PrivatePool, State, TraceEntry
 from vramscope.allocator.validation import validate
+from vramscope.columns import DeviceMap
 
 _DEFAULTS = Settings()
 
@@ -48,8 +50,40 @@ class Allocator:
         driver = Driver(capacity_bytes, device=device, other_bytes=other_bytes, other_processes=other_processes)
         self._state = State(device, driver, settings, clock, on_event, deque(maxlen=trace_max_entries))
         self._allocated: dict[int, Block] = {}
+        # What from_snapshot() had to assume, one line each.
+        self.doubts: tuple[str, ...] = ()
         # Where requests go instead of the default pool: the last one that takes the stream (None takes all).
         self._diverted_to: list[tuple[PoolId, Collection[int] | None]] = []
+
+    @classmethod
+    def from_snapshot(
+        cls,
+        found: DeviceMap,
+        settings: Settings = _DEFAULTS,
+        *,
+        capacity_bytes: int,
+        device_free_bytes: int | None = None,
+        clock: Callable[[], int] = _unix_us,
+        on_event: Callable[[TraceEntry], None] | None = None,
+        trace_max_entries: int = 0,
+    ) -> Allocator:
+        """Return an allocator that continues from a map of segments and blocks, on a card of ``capacity_bytes``.
+
+        ``device_free_bytes`` is what the driver has left, None where that is not known. What else no map tells is assumed, and
+        named in :attr:`doubts`. New segments get addresses of the pretend driver. Raises BadInputError where segments
+        overlap, or hold more than the card has.
+        """
+        allocator = cls(
+            capacity_bytes,
+            settings,
+            device=found.device,
+            clock=clock,
+            on_event=on_event,
+            trace_max_entries=trace_max_entries,
+        )
+        allocator._allocated = restore(allocator._state, found, device_free_bytes)
+        allocator.doubts = doubts(allocator._state, knows_free=device_free_bytes is not None)
+        return allocator
 
     @property
     def settings(self) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from vramscope.allocator import release, search
@@ -18,7 +19,7 @@ from vramscope.allocator.rounding import (
     round_up,
     segment_size,
 )
-from vramscope.allocator.state import State
+from vramscope.allocator.state import PrivatePool, State
 
 # The ways in which a request can be served, in the order in which the allocator tries them.
 CACHED_BLOCK = "a cached block"
@@ -77,11 +78,11 @@ class Prospect:
         self._state = state
         self._stream = stream
         owner = state if pool_id == DEFAULT_POOL else state.private_pools[pool_id]
+        self._is_held = isinstance(owner, PrivatePool) and owner.holders > 0
         self._small, self._large = owner.small, owner.large
         self._garbage = release.garbage(state)
-        collected_bytes = sum(block.size_bytes for block in self._garbage)
-        self._now = self._means(collected_bytes, collected_bytes, waits=False)
-        self._later = None if state.in_capture(stream) else self._means(*_releasable_bytes(state), waits=True)
+        self._now = self._means_now()
+        self._later = None if state.in_capture(stream) else self._means_later()
 
     def fit(self, size_bytes: int) -> Fit:
         """Return how a request would be served. Raises ValueError for a size that is not positive."""
@@ -127,8 +128,10 @@ class Prospect:
             return AFTER_RELEASE, collected_bytes + released_bytes
         if self._later is None:
             return None, collected_bytes + released_bytes
-        all_bytes = self._state.reserved_bytes - self._later.reserved_bytes
-        return (AFTER_RELEASE if self._driver_serves(self._later, request) else None), all_bytes
+        # Of a pool that somebody holds nothing more is given back than what was for the request.
+        later = _with_more(self._later, released_bytes) if self._is_held else self._later
+        all_bytes = self._state.reserved_bytes - later.reserved_bytes
+        return (AFTER_RELEASE if self._driver_serves(later, request) else None), all_bytes
 
     def _is_preempted(self, request: search.Request) -> bool:
         """Return whether the request fails at once; one beyond the memory fraction goes on."""
@@ -146,11 +149,33 @@ class Prospect:
         places = means.small_places if request.pool.is_small else means.large_places
         return _needed_bytes(places, request, page_size(state.settings, request.pool)) <= means.driver_bytes
 
-    def _means(self, driver_bytes: int, reserved_bytes: int, *, waits: bool) -> _Means:
-        """Return what there is after so much was given back; ``waits``: by release_cached, which waits for pending frees."""
+    def _means_now(self) -> _Means:
+        """Return what there is now, after the garbage was collected."""
         state = self._state
-        halves = (_places(state, pool, self._stream, waits=waits) for pool in (self._small, self._large))
-        return _Means(state.driver.free_bytes + driver_bytes, state.reserved_bytes - reserved_bytes, *halves)
+        collected_bytes = sum(block.size_bytes for block in self._garbage)
+        halves = ([_place(block) for block in _starts(pool, self._stream)] for pool in (self._small, self._large))
+        return _Means(state.driver.free_bytes + collected_bytes, state.reserved_bytes - collected_bytes, *halves)
+
+    def _means_later(self) -> _Means:
+        """Return what there is after release_cached."""
+        state = self._state
+        driver_bytes, reserved_bytes = state.driver.free_bytes, state.reserved_bytes
+        places: dict[bool, list[_Place]] = {True: [], False: []}
+        held = {pool_id for pool_id, private in state.private_pools.items() if private.holders}
+        for segment in sorted(state.segments.values(), key=lambda segment: segment.address):
+            is_held = segment.pool.id in held
+            if segment.is_expandable:
+                ranges = _waited_ranges(segment)
+                if not is_held:
+                    ranges = list(_without_whole_pages(segment, ranges))
+                    pages_bytes = _unmapped_bytes(ranges) - _unmapped_now(segment)
+                    driver_bytes, reserved_bytes = driver_bytes + pages_bytes, reserved_bytes - pages_bytes
+                if segment.pool in (self._small, self._large) and segment.stream == self._stream:
+                    places[segment.pool.is_small] += _places(ranges)
+            elif not is_held and not any(block.allocated for block in segment.blocks()):
+                driver_bytes += round_up(segment.size_bytes, PAGE_BYTES)
+                reserved_bytes -= segment.size_bytes
+        return _Means(driver_bytes, reserved_bytes, places[True], places[False])
 
     def _candidates(self) -> Iterator[int]:
         """Yield block sizes among which the largest is that fits: the largest of each way, whether it would be taken or not."""
@@ -163,10 +188,20 @@ class Prospect:
             yield _largest_free(pool, self._stream, False)
         for means in filter(None, (self._now, self._later)):
             room_bytes = min(means.driver_bytes, self._allowed_bytes(means))
-            if room_bytes >= MIN_LARGE_ALLOC_BYTES:
-                yield room_bytes // ROUND_LARGE_BYTES * ROUND_LARGE_BYTES
+            for oversize_bytes in (0, *self._oversize_sums()):
+                for size_bytes in (oversize_bytes, room_bytes + oversize_bytes):
+                    if size_bytes >= MIN_LARGE_ALLOC_BYTES:
+                        yield size_bytes // ROUND_LARGE_BYTES * ROUND_LARGE_BYTES
             if is_expandable:
                 yield from self._expandable_candidates(means)
+
+    def _oversize_sums(self) -> Iterable[int]:
+        """Return the bytes of the largest oversize block, of the two largest, and so on, which may be released for a request."""
+        settings = self._state.settings
+        if settings.max_split_size_bytes is None:
+            return ()
+        sizes = [entry[0] for entry in self._large.free.of_stream(self._stream) if settings.is_oversize(entry[0])]
+        return accumulate(reversed(sizes))
 
     def _expandable_candidates(self, means: _Means) -> Iterator[int]:
         settings = self._state.settings
@@ -201,107 +236,83 @@ def _largest_free(pool: Pool, stream: int, is_expandable: bool) -> int:
     return 0
 
 
-def _releasable_bytes(state: State) -> tuple[int, int]:
-    """Return what release_cached gives back, as the driver counts it (in whole pages) and as the allocator does."""
-    driver_bytes = reserved_bytes = 0
-    held = {pool_id for pool_id, private in state.private_pools.items() if private.holders}
-    for segment in state.segments.values():
-        if segment.pool.id in held:
-            continue
-        if segment.is_expandable:
-            pages_bytes = sum(_whole_pages_bytes(segment, begin, end) for begin, end in _idle_ranges(segment))
-            driver_bytes, reserved_bytes = driver_bytes + pages_bytes, reserved_bytes + pages_bytes
-        elif not any(block.allocated for block in segment.blocks()):
-            driver_bytes += round_up(segment.size_bytes, PAGE_BYTES)
-            reserved_bytes += segment.size_bytes
-    return driver_bytes, reserved_bytes
+def _starts(pool: Pool, stream: int) -> Iterator[Block]:
+    """Yield where requests can begin that need new pages: an unmapped block, or the free one in front of it."""
+    for entry in pool.unmapped.of_stream(stream):
+        before = entry[3].prev
+        yield before if before is not None and before.is_idle else entry[3]
 
 
-def _idle_ranges(segment: Segment) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each mapped range in which nothing is allocated: pending frees are waited for."""
-    begin, end = 0, 0
-    for block in segment.blocks():
-        if block.allocated or not block.mapped:
-            if end > begin:
-                yield begin, end
-            begin = end = block.end
-        else:
-            begin, end = (begin if end == block.address and end > begin else block.address), block.end
+def _place(start: Block) -> _Place:
+    place: _Place = []
+    block: Block | None = start
+    while block is not None and block.is_idle:
+        place.append(_Piece(block.mapped, block.size_bytes))
+        block = block.next
+    return place
+
+
+# Contiguous space that nobody holds: with memory behind it or not, its begin and its end.
+_Range = tuple[bool, int, int]
+
+
+def _waited_ranges(segment: Segment) -> list[_Range]:
+    """Return the space of a segment in which nothing is allocated once pending frees are done, by address."""
+    ranges: list[_Range] = []
+    mapped, begin, end = False, -1, -1
+    block = segment.first
+    while block is not None:
+        if not block.allocated:
+            if block.address != end or block.mapped != mapped:
+                if end > begin:
+                    ranges.append((mapped, begin, end))
+                mapped, begin = block.mapped, block.address
+            end = block.address + block.size_bytes
+        block = block.next
     if end > begin:
-        yield begin, end
+        ranges.append((mapped, begin, end))
+    return ranges
 
 
-def _whole_pages_bytes(segment: Segment, begin: int, end: int) -> int:
-    page_bytes = segment.page_bytes
-    first = -(-(begin - segment.address) // page_bytes)
-    return max(0, (end - segment.address) // page_bytes - first) * page_bytes
-
-
-def _places(state: State, pool: Pool, stream: int, *, waits: bool) -> list[_Place]:
-    """Return where requests could go in the expandable segments of a pool and stream, by address.
-
-    With ``waits`` pending frees are done and whole free pages are given back, unless somebody holds the pool.
-    """
-    if not state.settings.expandable_segments:
-        return []
-    private = state.private_pools.get(pool.id)
-    releases = waits and (private is None or not private.holders)
-    found: list[_Place] = []
-    for segment in sorted(state.segments.values(), key=lambda segment: segment.address):
-        if segment.pool is not pool or segment.stream != stream or not segment.is_expandable:
+def _without_whole_pages(segment: Segment, ranges: Iterable[_Range]) -> Iterator[_Range]:
+    """Yield the ranges after the whole pages of those that are mapped were given back."""
+    page_bytes, base = segment.page_bytes, segment.address
+    for mapped, begin, end in ranges:
+        first = base + (begin - base + page_bytes - 1) // page_bytes * page_bytes
+        last = base + (end - base) // page_bytes * page_bytes
+        if not mapped or first >= last:
+            yield mapped, begin, end
             continue
-        for run in _idle_runs(segment, waits=waits):
-            pieces = _pieces(segment, run, releases=releases)
-            starts = [at for at, piece in enumerate(pieces) if not piece.is_mapped]
-            # A place begins at the free block in front of an unmapped one, where there is one.
-            found += [pieces[at - 1 if at and pieces[at - 1].is_mapped else at :] for at in starts]
-    return found
+        if begin < first:
+            yield True, begin, first
+        yield False, first, last
+        if last < end:
+            yield True, last, end
 
 
-def _idle_runs(segment: Segment, *, waits: bool) -> Iterator[list[Block]]:
-    """Yield the blocks of each stretch in which no request lives."""
-    run: list[Block] = []
-    for block in segment.blocks():
-        if block.allocated or not (block.is_idle or waits):
-            if run:
-                yield run
-            run = []
-        else:
-            run.append(block)
-    if run:
-        yield run
+def _unmapped_bytes(ranges: Iterable[_Range]) -> int:
+    return sum(end - begin for mapped, begin, end in ranges if not mapped)
 
 
-def _pieces(segment: Segment, run: Iterable[Block], *, releases: bool) -> list[_Piece]:
-    """Return a run as pieces that differ from their neighbours; with ``releases`` whole free pages are unmapped."""
-    ranges: list[tuple[bool, int, int]] = []
-    for block in run:
-        begin = ranges.pop()[1] if ranges and ranges[-1][0] == block.mapped else block.address
-        ranges.append((block.mapped, begin, block.end))
-    if releases:
-        ranges = [part for is_mapped, begin, end in ranges for part in _released(segment, is_mapped, begin, end)]
-    pieces: list[_Piece] = []
-    for is_mapped, begin, end in ranges:
-        size_bytes = end - begin
-        if pieces and pieces[-1].is_mapped == is_mapped:
-            size_bytes += pieces.pop().size_bytes
-        pieces.append(_Piece(is_mapped, size_bytes))
-    return pieces
+def _unmapped_now(segment: Segment) -> int:
+    entries = segment.pool.unmapped.of_stream(segment.stream)
+    return sum(entry[3].size_bytes for entry in entries if entry[3].segment is segment)
 
 
-def _released(segment: Segment, is_mapped: bool, begin: int, end: int) -> Iterator[tuple[bool, int, int]]:
-    """Yield a range cut into what stays mapped and the whole pages that do not."""
-    pages_bytes = _whole_pages_bytes(segment, begin, end) if is_mapped else 0
-    if not pages_bytes:
-        yield is_mapped, begin, end
-        return
-    first = segment.address + round_up(begin - segment.address, segment.page_bytes)
-    last = first + pages_bytes
-    if begin < first:
-        yield True, begin, first
-    yield False, first, last
-    if last < end:
-        yield True, last, end
+def _places(ranges: list[_Range]) -> Iterator[_Place]:
+    """Yield where requests can begin that need new pages: at each unmapped range, or the free one in front of it."""
+    for at, (mapped, begin, _) in enumerate(ranges):
+        if mapped or (at and not ranges[at - 1][0] and ranges[at - 1][2] == begin):
+            continue
+        first = at - 1 if at and ranges[at - 1][2] == begin else at
+        place: _Place = []
+        end = ranges[first][1]
+        for piece in islice(ranges, first, None):
+            if piece[1] != end:
+                break
+            place.append(_Piece(piece[0], piece[2] - piece[1]))
+            end = piece[2]
+        yield place
 
 
 def _needed_bytes(places: list[_Place], request: search.Request, page_bytes: int) -> int:

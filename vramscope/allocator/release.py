@@ -39,7 +39,7 @@ def available(state: State, request: Request, gone: Collection[Block] = ()) -> t
     if gone:
         entries = [entry for entry in entries if entry[3] not in gone]
     index = first_of_size(entries, key_bytes)
-    if index < len(entries) and not entries[index][3].segment.is_expandable:
+    if index < len(entries) and _is_segment(entries[index][3]):
         return [entries[index][3]], True
     found: list[Block] = []
     found_bytes = 0
@@ -47,10 +47,15 @@ def available(state: State, request: Request, gone: Collection[Block] = ()) -> t
         block = entry[3]
         if found_bytes >= key_bytes or block.size_bytes < limit_bytes:
             break
-        if not block.segment.is_expandable:
+        if _is_segment(block):
             found_bytes += block.size_bytes
             found.append(block)
     return found, found_bytes >= key_bytes
+
+
+def _is_segment(block: Block) -> bool:
+    """Return whether a free block can be given back alone. An oversize one is split only if it was before the limit was set."""
+    return not block.segment.is_expandable and not block.is_split
 
 
 def release_available(state: State, request: Request) -> bool:
@@ -94,7 +99,7 @@ def _release_private(state: State, pool_id: PoolId) -> None:
 def _release_pool(state: State, pool: Pool) -> None:
     free = list(pool.free)
     for block in free:
-        if not block.segment.is_expandable and not block.is_split:
+        if _is_segment(block):
             release_segment(state, block)
     for block in free:
         if block.segment.is_expandable:
@@ -109,7 +114,7 @@ def garbage(state: State) -> list[Block]:
         return []
     target_bytes = state.reserved_bytes - int(state.settings.garbage_collection_threshold * limit_bytes)
     pool = state.large
-    left = [block for block in pool.free if not block.is_split and not block.segment.is_expandable]
+    left = list(filter(_is_segment, pool.free))
     total_age, found_bytes = sum(map(pool.age, left)), 0
     found: list[Block] = []
     while found_bytes < target_bytes and left:
