@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("vramscope", deadline=None)
+settings.load_profile("vramscope")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
