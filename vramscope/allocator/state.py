@@ -127,17 +127,9 @@ class State:
 
     def count_inactive_split(self, blocks: int, size_bytes: int, segment: Segment) -> None:
         """Count free blocks that share a segment; PyTorch leaves out expandable ones, whose free pages can be given back."""
-        if segment.is_expandable:
-            return
-        is_small = segment.pool.is_small
-        for counter, change in (
-            (self.statistics.inactive_split, blocks),
-            (self.statistics.inactive_split_bytes, size_bytes),
-        ):
-            if change > 0:
-                counter.increase(change, is_small)
-            elif change < 0:
-                counter.decrease(-change, is_small)
+        if not segment.is_expandable:
+            self.statistics.inactive_split.change(blocks, segment.pool.is_small)
+            self.statistics.inactive_split_bytes.change(size_bytes, segment.pool.is_small)
 
     def free_block(self, block: Block) -> None:
         """Put a block that nobody uses any more into its pool, merged with its idle neighbours."""
