@@ -176,15 +176,12 @@
     if (!plotted || !view) return;
     const ticks = vramscope.memoryWords.byteTicks(view.top);
     const theme = vramscope.theme;
-    const [least, most] = range();
     window.Plotly.relayout(plotted, {
       dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "pan",
       "font.color": theme.colour("--muted"),
       "font.size": 11,
       modebar: { bgcolor: "rgba(0,0,0,0)", color: theme.colour("--muted"), activecolor: theme.colour("--text") },
       "xaxis.range": [toPlot(view.from), toPlot(view.to)],
-      "xaxis.minallowed": toPlot(least),
-      "xaxis.maxallowed": toPlot(most),
       "xaxis.ticksuffix": axis === "time" ? " s" : "",
       "xaxis.exponentformat": axis === "time" ? "SI" : "none",
       "xaxis.separatethousands": true,
