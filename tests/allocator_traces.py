@@ -268,8 +268,8 @@ def driver_events(events: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 def comparable_stats(stats: dict[str, Any]) -> dict[str, Any]:
-    """Return statistics as JSON can hold them."""
-    by_pool = {str(pool): counter for pool, counter in stats["reserved_bytes_by_private_pools"].items()}
+    """Return statistics as JSON can hold them; releases before 2.13 do not count private pools apart."""
+    by_pool = {str(pool): counter for pool, counter in stats.get("reserved_bytes_by_private_pools", {}).items()}
     return {**stats, "reserved_bytes_by_private_pools": by_pool}
 
 

@@ -101,7 +101,7 @@ class Job:
         events = [
             [
                 *(entry["action"], entry.get("addr", entry.get("device_free")), entry["size"], entry["stream"]),
-                list(entry["pool_id"]),
+                list(entry.get("pool_id", (0, 0))),
             ]
             for entry in entries
             if entry["action"] != "snapshot"
