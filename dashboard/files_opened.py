@@ -75,6 +75,17 @@ class OpenedDevice:
         """Whether any moment can be shown, and not only the end."""
         return self.trace.contradiction is None and self.trace.reserved_bytes is not None
 
+    @cached_property
+    def moments(self) -> str:
+        """Which moments can be shown: "all", "end", or "none" where the file contradicts itself."""
+        if self.tells_moments:
+            return "all"
+        try:
+            self.moment(self.last_event)
+        except BadInputError:
+            return "none"
+        return "end"
+
     def moment(self, event: int) -> Moment:
         """Return the moment after ``event``. Raises BadInputError with one line where the trace does not tell it."""
         if not -1 <= event <= self.last_event:

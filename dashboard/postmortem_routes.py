@@ -141,7 +141,7 @@ def _device(device: OpenedDevice) -> dict[str, Any]:
             "at_time": axes[TIME].at(peak.event) if TIME in axes else None,
         },
         "starts_mid_run": trace.starts_mid_run,
-        "moments": "all" if device.tells_moments else "end",
+        "moments": device.moments,
         "contradiction": trace.contradiction,
         "notes": trace.notes,
     }

@@ -146,7 +146,7 @@ def _contradiction(state: DeviceMap, stated: dict[str, int]) -> str | None:
     try:
         check(state)
     except WireError as error:
-        return str(error)
+        return str(error).replace("a map's", "the file's", 1)
     active = state.block_state != INACTIVE
     sums = {
         "allocated_size": exact_sum(state.block_bytes[state.block_state == STATE_CODE["active_allocated"]]),

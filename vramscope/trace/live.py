@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vramscope.columns import INACTIVE, U64
-from vramscope.errors import BadInputError
+from vramscope.columns import INACTIVE, U64, check
+from vramscope.errors import BadInputError, WireError
 from vramscope.snapshot.columns import I32, I64
 from vramscope.trace.columns import DeviceTrace
 
@@ -21,11 +21,22 @@ class Alive(NamedTuple):
     stack: I32
 
 
+def check_final(trace: DeviceTrace) -> None:
+    """Raise BadInputError with one line where the final state contradicts itself: then nothing true can be made of its blocks."""
+    try:
+        check(trace.final)
+    except WireError as error:
+        line = str(error).replace("a map's", "the file's", 1)
+        raise BadInputError(f"the memory of device {trace.device} cannot be shown: {line}") from None
+
+
 def alive_at(trace: DeviceTrace, event: int) -> Alive:
-    """Return what lives after ``event``, from BEFORE to the last; the end is always known. Raises BadInputError for another."""
+    """Return what lives after ``event``, from BEFORE to the last; the end is known unless the file
+    contradicts itself. Raises BadInputError for another."""
     if trace.contradiction is not None:
         if event != trace.event_count - 1:
             raise BadInputError(f"only the end of this trace is known: {trace.contradiction}")
+        check_final(trace)
         live = trace.final.block_state != INACTIVE
         address, size = trace.final.block_address[live], trace.final.block_bytes[live]
         return Alive(np.full(len(address), -1), address, size.astype(np.int64), trace.final_block_stack[live])

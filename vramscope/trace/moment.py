@@ -11,6 +11,7 @@ from vramscope.columns import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE, U
 from vramscope.errors import BadInputError
 from vramscope.snapshot.columns import I64, NONE
 from vramscope.trace.columns import BEFORE, Bools, DeviceTrace, Moment
+from vramscope.trace.live import check_final
 
 Places = npt.NDArray[np.intp]
 
@@ -35,7 +36,8 @@ class _Blocks(NamedTuple):
 def moment_at(trace: DeviceTrace, event: int) -> Moment:
     """Return the state after ``event``, from BEFORE (-1) to the last one, which gives the final state to the byte.
 
-    Raises BadInputError with one line where the trace does not tell that moment; the final state is always there.
+    Raises BadInputError with one line where the trace does not tell that moment; the final state is there unless the file
+    contradicts itself.
     """
     if not BEFORE <= event < trace.event_count:
         raise BadInputError(f"there is no event {event}: the trace of device {trace.device} has {trace.event_count}")
@@ -51,6 +53,7 @@ def _final(trace: DeviceTrace, event: int) -> Moment:
     if event != trace.event_count - 1:
         why = trace.contradiction or "its segment events do not fit the final state"
         raise BadInputError(f"only the end of the trace of device {trace.device} can be shown: {why}")
+    check_final(trace)
     final = trace.final
     return Moment(
         event=event,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from vramscope.columns import INACTIVE, check
+from vramscope.errors import BadInputError
 from vramscope.snapshot.columns import DeviceSnapshot
 from vramscope.trace.columns import BEFORE, DeviceTrace
 from vramscope.trace.moment import moment_at
@@ -68,5 +69,7 @@ def test_what_is_uncertain_is_known(path: Path) -> None:
 
 def test_what_contradicts_itself_has_no_trace() -> None:
     ((_, trace),) = traces(FOLDER / BROKEN)
-    assert trace.contradiction == "a map's blocks do not fill their segments"
-    assert moment_at(trace, trace.event_count - 1).state is trace.final
+    assert trace.contradiction == "the file's blocks do not fill their segments"
+    # AND nothing is made of its blocks
+    with pytest.raises(BadInputError, match="cannot be shown"):
+        moment_at(trace, trace.event_count - 1)
