@@ -29,7 +29,8 @@ from vramscope.allocator import parse_alloc_conf
 from vramscope.allocator.settings import order_of
 from vramscope.pretend_gpu.build import build
 
-RELEASES = ("2.11.0", "2.12.1", "2.13.0")
+# The order since 2.13 is what tests/pretend_gpu/differential.py runs.
+RELEASES = ("2.11.0", "2.12.1")
 ORDERS = ("2.11", "2.12", "2.13")
 CONFS = ("", "max_split_size_mb:64", "expandable_segments:True", "roundup_power2_divisions:4")
 TRACES, OPERATIONS, CERTAIN_KIND = 24, 1200, 4

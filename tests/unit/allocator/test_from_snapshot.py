@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
@@ -11,14 +13,23 @@ from hypothesis import strategies as st
 
 from tests.allocator_traces import Simulation, compact, random_program
 from tests.segments import BASE, device_map, segment
-from vramscope.allocator import Allocator, OutOfMemory, PoolId, Settings, parse_alloc_conf
+from vramscope.allocator import Allocator, OutOfMemory, PoolId, Settings, parse_alloc_conf, recorded_settings
 from vramscope.allocator.prospect import AFTER_RELEASE, MORE_OF_EXPANDABLE, NEW_SEGMENT, LargestFit
-from vramscope.columns import from_segments
+from vramscope.columns import from_segments, to_segments
 from vramscope.errors import BadInputError
 from vramscope.units import GIB, MIB
 
 STREAMS = [0, 7, 9]
 POOLS: list[PoolId] = [(0, 1), (0, 2)]
+CASES = Path(__file__).parents[3].parent / "shared" / "cases" / "snapshots"
+REAL = (
+    "01-three-gpus-expandable-oom-on-device-1.pickle",
+    "05-6633-blocks-no-trace.pickle",
+    "06-ten-streams-no-time.pickle",
+    "09-private-pools-pending-free.pickle",
+    "10-1722-segments-trace-starts-mid-run.pickle",
+    "12-two-devices-expandable-no-trace.pickle",
+)
 CONFS = st.sampled_from(
     [
         "",
@@ -114,6 +125,22 @@ def malloc(allocator: Allocator, size_bytes: int, stream: int) -> int | str:
         return allocator.malloc(size_bytes, stream)
     except OutOfMemory as error:
         return str(error)
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="the snapshots that people published are not beside the checkout")
+@pytest.mark.parametrize("name", REAL)
+def test_what_people_published_can_be_continued(name: str) -> None:
+    # GIVEN a real job's snapshot
+    tree = pickle.loads((CASES / name).read_bytes())
+    recorded, _ = recorded_settings(tree.get("allocator_settings", {}))
+    for device in {record["device"] for record in tree["segments"]}:
+        found = from_segments(tree["segments"], device=device)
+        # WHEN an allocator continues from it
+        allocator = Allocator.from_snapshot(found, recorded, capacity_bytes=192 * GIB)
+        # THEN it has the same segments and blocks, and goes on
+        assert compact(allocator.segments()) == compact(to_segments(found))
+        size_bytes, _ = allocator.largest_fit()
+        allocator.malloc(size_bytes)
 
 
 def test_a_hole_in_an_expandable_segment_can_be_filled_again() -> None:
