@@ -136,7 +136,8 @@ def _first_difference(theirs: Any, own: Any) -> tuple[Any, Any]:
     """Return the innermost parts of two checks that differ."""
     if isinstance(theirs, dict) and isinstance(own, dict) and theirs.keys() == own.keys():
         name = next(name for name in theirs if theirs[name] != own[name])
-        return ({name: part} for part in _first_difference(theirs[name], own[name]))  # type: ignore[return-value]
+        inner = _first_difference(theirs[name], own[name])
+        return {name: inner[0]}, {name: inner[1]}
     if isinstance(theirs, list) and isinstance(own, list):
         pair = next(((a, b) for a, b in zip(theirs, own, strict=False) if a != b), None)
         return pair or (len(theirs), len(own))

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from vramscope.allocator import expandable, release, search
+from vramscope.allocator import release, search, serving
 from vramscope.allocator.blocks import DEFAULT_POOL, Block, Frames, Pool, PoolId
 from vramscope.allocator.driver import Driver
-from vramscope.allocator.out_of_memory import out_of_memory, preempted
+from vramscope.allocator.out_of_memory import out_of_memory
 from vramscope.allocator.prospect import Fit, LargestFit, Prospect
 from vramscope.allocator.restore import doubts, restore
 from vramscope.allocator.rounding import SMALL_LIMIT_BYTES, round_size, segment_size
@@ -112,20 +112,21 @@ class Allocator:
         settings = state.settings
         block_bytes = round_size(size_bytes, settings.roundup_power2_divisions)
         pool = self._pool(block_bytes, stream)
-        block = self._take_cached(pool, stream, block_bytes, settings.expandable_segments)
+        block = serving.take_cached(state, pool, stream, block_bytes, expandable=settings.expandable_segments)
         if block is None:
             segment_bytes = segment_size(block_bytes, settings.large_segment_bytes)
             request = search.Request(size_bytes, block_bytes, segment_bytes, stream, pool, frames)
-            block = self._take_new(request)
+            block = serving.take_new(state, request)
             if block is None:
                 raise out_of_memory(state, request)
         # A block of another pool, which serves on out-of-memory, is treated as if expandable segments were off.
         is_expandable = settings.expandable_segments and block.segment.pool is pool
         if search.should_split(settings, block, block_bytes, expandable=is_expandable):
-            block = self._split(block, block_bytes)
+            block = serving.split(state, block, block_bytes)
         elif block.prev is not None or block.next is not None:
             state.count_inactive_split(-1, -block.size_bytes, block.segment)
-        self._hand_out(block, size_bytes, frames)
+        serving.hand_out(state, block, size_bytes, frames)
+        self._allocated[block.address] = block
         return block.address
 
     def free(self, address: int) -> None:
@@ -268,90 +269,3 @@ class Allocator:
         pool_id = self.pool_of(stream) if self._diverted_to else DEFAULT_POOL
         owner = state if pool_id == DEFAULT_POOL else state.private_pools[pool_id]
         return owner.small if block_bytes <= SMALL_LIMIT_BYTES else owner.large
-
-    def _take_cached(self, pool: Pool, stream: int, size_bytes: int, is_expandable: bool) -> Block | None:
-        pool.searches += 1
-        block = search.best_fit(self._state.settings, pool, stream, size_bytes, expandable=is_expandable)
-        if block is not None:
-            pool.free.remove(block)
-        return block
-
-    def _take_new(self, request: search.Request) -> Block | None:
-        """Ask the driver; then pools that serve on out-of-memory; then release what may do and ask again; then release all."""
-        state = self._state
-        release.collect_garbage(state)
-        block = self._take_from_driver(request)
-        if block is None and request.pool.id == DEFAULT_POOL:
-            block = self._take_from_other_pools(request)
-        if block is None and release.release_available(state, request):
-            block = self._take_from_driver(request)
-        if block is None and not state.in_capture(request.stream):
-            release.release_cached(state)
-            state.statistics.num_alloc_retries += 1
-            block = self._take_from_driver(request)
-        return block
-
-    def _take_from_other_pools(self, request: search.Request) -> Block | None:
-        """Take a free block of a private pool that serves on out-of-memory. Of several PyTorch asks in the order of a hash table."""
-        for pool in self._state.pools_for_oom(is_small=request.pool.is_small):
-            block = self._take_cached(pool, request.stream, request.block_bytes, False)
-            if block is not None:
-                return block
-        return None
-
-    def _take_from_driver(self, request: search.Request) -> Block | None:
-        """Take a new segment, or new pages of an expandable one (alloc_block), or None."""
-        state, settings, pool, segment_bytes = self._state, self._state.settings, request.pool, request.segment_bytes
-        if state.limit_bytes is not None and state.reserved_bytes + segment_bytes > state.limit_bytes:
-            return None
-        if settings.throw_on_cudamalloc_oom and state.reserved_bytes + segment_bytes > state.driver.capacity_bytes:
-            raise preempted(state, request)
-        if settings.expandable_segments:
-            return expandable.allocate(state, request)
-        address = state.driver.malloc(segment_bytes)
-        if address is None:
-            return None
-        block = state.new_segment(address, segment_bytes, request.stream, pool)
-        block.segment_frames = request.frames
-        state.change_reserved(segment_bytes, pool)
-        state.statistics.segment.increase(1, pool.is_small)
-        state.statistics.num_device_alloc += 1
-        if settings.is_oversize(segment_bytes):
-            state.statistics.oversize_segments.increase(1)
-        state.record("segment_alloc", address, segment_bytes, request.stream, pool.id, request.frames)
-        return block
-
-    def _split(self, block: Block, size_bytes: int) -> Block:
-        """Return the front of a block that was taken, with the rest put back."""
-        segment = block.segment
-        was_split = block.prev is not None or block.next is not None
-        front = self._state.new_block(segment, block.address, size_bytes)
-        front.segment_frames, block.segment_frames = block.segment_frames, ()
-        front.link_between(block.prev, block)
-        block.address += size_bytes
-        block.size_bytes -= size_bytes
-        segment.pool.insert_free(block)
-        if was_split:
-            self._state.count_inactive_split(0, -size_bytes, segment)
-        else:
-            self._state.count_inactive_split(1, block.size_bytes, segment)
-        return front
-
-    def _hand_out(self, block: Block, size_bytes: int, frames: Frames) -> None:
-        state, segment = self._state, block.segment
-        is_small = segment.pool.is_small
-        block.is_idle = False
-        block.allocated = True
-        block.requested_bytes = size_bytes
-        block.frames = frames
-        self._allocated[block.address] = block
-        if state.records:
-            state.record("alloc", block.address, size_bytes, segment.stream, segment.pool.id, frames)
-        statistics = state.statistics
-        statistics.allocation.increase(1, is_small)
-        statistics.allocated_bytes.increase(block.size_bytes, is_small)
-        statistics.active.increase(1, is_small)
-        statistics.active_bytes.increase(block.size_bytes, is_small)
-        statistics.requested_bytes.increase(size_bytes, is_small)
-        if state.settings.is_oversize(block.size_bytes):
-            statistics.oversize_allocations.increase(1)

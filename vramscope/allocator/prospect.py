@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import NamedTuple
 
 from vramscope.allocator import release, search
-from vramscope.allocator.blocks import DEFAULT_POOL, Block, Pool, PoolId, Segment
+from vramscope.allocator.blocks import DEFAULT_POOL, Pool, PoolId
 from vramscope.allocator.driver import PAGE_BYTES
 from vramscope.allocator.expandable import page_size
+from vramscope.allocator.places import (
+    Place,
+    bytes_to_map,
+    largest_at,
+    place_at,
+    places_in,
+    starts,
+    unmapped_bytes,
+    unmapped_now,
+    waited_ranges,
+    without_whole_pages,
+)
 from vramscope.allocator.rounding import (
     MIN_LARGE_ALLOC_BYTES,
     ROUND_LARGE_BYTES,
@@ -51,24 +63,13 @@ class LargestFit(NamedTuple):
     way: str | None
 
 
-class _Piece(NamedTuple):
-    """Contiguous idle space of an expandable segment, with or without memory behind it."""
-
-    is_mapped: bool
-    size_bytes: int
-
-
-# Idle pieces in a row, from where a request would begin.
-_Place = list[_Piece]
-
-
 class _Means(NamedTuple):
     """What the driver could give at one stage of a request: free memory, reserved bytes, and the places in expandable segments."""
 
     driver_bytes: int
     reserved_bytes: int
-    small_places: list[_Place]
-    large_places: list[_Place]
+    small_places: list[Place]
+    large_places: list[Place]
 
 
 class Prospect:
@@ -147,31 +148,31 @@ class Prospect:
         if not state.settings.expandable_segments:
             return round_up(request.segment_bytes, PAGE_BYTES) <= means.driver_bytes
         places = means.small_places if request.pool.is_small else means.large_places
-        return _needed_bytes(places, request, page_size(state.settings, request.pool)) <= means.driver_bytes
+        return bytes_to_map(places, request.block_bytes, page_size(state.settings, request.pool)) <= means.driver_bytes
 
     def _means_now(self) -> _Means:
         """Return what there is now, after the garbage was collected."""
         state = self._state
         collected_bytes = sum(block.size_bytes for block in self._garbage)
-        halves = ([_place(block) for block in _starts(pool, self._stream)] for pool in (self._small, self._large))
+        halves = ([place_at(block) for block in starts(pool, self._stream)] for pool in (self._small, self._large))
         return _Means(state.driver.free_bytes + collected_bytes, state.reserved_bytes - collected_bytes, *halves)
 
     def _means_later(self) -> _Means:
         """Return what there is after release_cached."""
         state = self._state
         driver_bytes, reserved_bytes = state.driver.free_bytes, state.reserved_bytes
-        places: dict[bool, list[_Place]] = {True: [], False: []}
+        places: dict[bool, list[Place]] = {True: [], False: []}
         held = {pool_id for pool_id, private in state.private_pools.items() if private.holders}
         for segment in sorted(state.segments.values(), key=lambda segment: segment.address):
             is_held = segment.pool.id in held
             if segment.is_expandable:
-                ranges = _waited_ranges(segment)
+                ranges = waited_ranges(segment)
                 if not is_held:
-                    ranges = list(_without_whole_pages(segment, ranges))
-                    pages_bytes = _unmapped_bytes(ranges) - _unmapped_now(segment)
+                    ranges = list(without_whole_pages(segment, ranges))
+                    pages_bytes = unmapped_bytes(ranges) - unmapped_now(segment)
                     driver_bytes, reserved_bytes = driver_bytes + pages_bytes, reserved_bytes - pages_bytes
                 if segment.pool in (self._small, self._large) and segment.stream == self._stream:
-                    places[segment.pool.is_small] += _places(ranges)
+                    places[segment.pool.is_small] += places_in(ranges)
             elif not is_held and not any(block.allocated for block in segment.blocks()):
                 driver_bytes += round_up(segment.size_bytes, PAGE_BYTES)
                 reserved_bytes -= segment.size_bytes
@@ -209,7 +210,7 @@ class Prospect:
         for pool, places in ((self._small, means.small_places), (self._large, means.large_places)):
             most_bytes = SMALL_LIMIT_BYTES if pool.is_small else _UNLIMITED_BYTES
             page_bytes = page_size(settings, pool)
-            sizes = [_largest_at(place, means.driver_bytes, page_bytes) for place in places]
+            sizes = [largest_at(place, means.driver_bytes, page_bytes) for place in places]
             sizes.append(means.driver_bytes // page_bytes * page_bytes)
             allowed_bytes = self._allowed_bytes(means) // ROUND_LARGE_BYTES * ROUND_LARGE_BYTES
             yield from (min(size, most_bytes, allowed_bytes) for size in sizes)
@@ -234,112 +235,3 @@ def _largest_free(pool: Pool, stream: int, is_expandable: bool) -> int:
         if is_expandable or not entry[3].segment.is_expandable:
             return entry[0]
     return 0
-
-
-def _starts(pool: Pool, stream: int) -> Iterator[Block]:
-    """Yield where requests can begin that need new pages: an unmapped block, or the free one in front of it."""
-    for entry in pool.unmapped.of_stream(stream):
-        before = entry[3].prev
-        yield before if before is not None and before.is_idle else entry[3]
-
-
-def _place(start: Block) -> _Place:
-    place: _Place = []
-    block: Block | None = start
-    while block is not None and block.is_idle:
-        place.append(_Piece(block.mapped, block.size_bytes))
-        block = block.next
-    return place
-
-
-# Contiguous space that nobody holds: with memory behind it or not, its begin and its end.
-_Range = tuple[bool, int, int]
-
-
-def _waited_ranges(segment: Segment) -> list[_Range]:
-    """Return the space of a segment in which nothing is allocated once pending frees are done, by address."""
-    ranges: list[_Range] = []
-    mapped, begin, end = False, -1, -1
-    block = segment.first
-    while block is not None:
-        if not block.allocated:
-            if block.address != end or block.mapped != mapped:
-                if end > begin:
-                    ranges.append((mapped, begin, end))
-                mapped, begin = block.mapped, block.address
-            end = block.address + block.size_bytes
-        block = block.next
-    if end > begin:
-        ranges.append((mapped, begin, end))
-    return ranges
-
-
-def _without_whole_pages(segment: Segment, ranges: Iterable[_Range]) -> Iterator[_Range]:
-    """Yield the ranges after the whole pages of those that are mapped were given back."""
-    page_bytes, base = segment.page_bytes, segment.address
-    for mapped, begin, end in ranges:
-        first = base + (begin - base + page_bytes - 1) // page_bytes * page_bytes
-        last = base + (end - base) // page_bytes * page_bytes
-        if not mapped or first >= last:
-            yield mapped, begin, end
-            continue
-        if begin < first:
-            yield True, begin, first
-        yield False, first, last
-        if last < end:
-            yield True, last, end
-
-
-def _unmapped_bytes(ranges: Iterable[_Range]) -> int:
-    return sum(end - begin for mapped, begin, end in ranges if not mapped)
-
-
-def _unmapped_now(segment: Segment) -> int:
-    entries = segment.pool.unmapped.of_stream(segment.stream)
-    return sum(entry[3].size_bytes for entry in entries if entry[3].segment is segment)
-
-
-def _places(ranges: list[_Range]) -> Iterator[_Place]:
-    """Yield where requests can begin that need new pages: at each unmapped range, or the free one in front of it."""
-    for at, (mapped, begin, _) in enumerate(ranges):
-        if mapped or (at and not ranges[at - 1][0] and ranges[at - 1][2] == begin):
-            continue
-        first = at - 1 if at and ranges[at - 1][2] == begin else at
-        place: _Place = []
-        end = ranges[first][1]
-        for piece in islice(ranges, first, None):
-            if piece[1] != end:
-                break
-            place.append(_Piece(piece[0], piece[2] - piece[1]))
-            end = piece[2]
-        yield place
-
-
-def _needed_bytes(places: list[_Place], request: search.Request, page_bytes: int) -> int:
-    """Return what has to be mapped for a request: at the first place with room, or in a new segment."""
-    size_bytes = request.block_bytes
-    for place in places:
-        if sum(piece.size_bytes for piece in place) >= size_bytes:
-            break
-    else:
-        return round_up(size_bytes, page_bytes)
-    needed_bytes = 0
-    for piece in place:
-        if size_bytes <= 0:
-            break
-        if not piece.is_mapped:
-            needed_bytes += round_up(min(size_bytes, piece.size_bytes), page_bytes)
-        size_bytes -= piece.size_bytes
-    return needed_bytes
-
-
-def _largest_at(place: _Place, driver_bytes: int, page_bytes: int) -> int:
-    """Return the largest request that could be mapped at a place with so much memory."""
-    size_bytes = 0
-    pages_bytes = driver_bytes // page_bytes * page_bytes
-    for piece in place:
-        if not piece.is_mapped and piece.size_bytes > pages_bytes:
-            return size_bytes + pages_bytes
-        size_bytes += piece.size_bytes
-        pages_bytes -= 0 if piece.is_mapped else piece.size_bytes
-    return size_bytes
