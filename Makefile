@@ -9,11 +9,11 @@ PYTEST := $(BIN)/python -m pytest --no-header -q
 # Skips are for unit tests that read files beside the checkout; a group below that cannot run has failed.
 NO_SKIPS := --no-skips
 
-.PHONY: help setup demo run test lint test-unit test-integration test-browser test-pretend-gpu \
+.PHONY: help setup demo run test lint test-unit test-integration test-browser test-pretend-gpu bench-allocator \
 	pretend-gpu test-releases bench requirements
 
 help:
-	@echo "make demo | run | test | lint | bench | test-releases | setup | requirements"
+	@echo "make demo | run | test | lint | bench | bench-allocator | test-releases | setup | requirements"
 
 setup: .venv/.serve .venv/.demo .venv/.dev
 
@@ -48,6 +48,10 @@ test-pretend-gpu: pretend-gpu
 pretend-gpu: setup
 	sh tests/system_packages.sh gcc libc6-dev binutils
 	PYTHON=$(BIN)/python sh tests/pretend_gpu/setup.sh
+
+# The allocator against the real one for ten minutes or more; `make test` has a short run.
+bench-allocator: pretend-gpu
+	$(BIN)/python -m tests.pretend_gpu.differential --traces 1000 --operations 1500 $(ARGS)
 
 # Downloads six releases of PyTorch, one after the other; not part of `make test`.
 test-releases: setup
