@@ -229,7 +229,7 @@ def _cut(spans: _Spans, rows: _Rows, found: DeviceMap) -> Picture:
     pool_b = found.segment_pool_b[rows.segment[rows.first_segment]]
     pool, pools = _pool_labels(pool_a, pool_b)
     return Picture(
-        line_address=address[line_first[:-1]].astype(np.float64),
+        line_address=address[line_first[:-1]].view(np.uint64).astype(np.float64),
         line_bytes=np.repeat(width, row_lines).astype(np.float64),
         gap_bytes=np.round(piece_bytes[gap] * scale[gap]),
         line_row=np.repeat(np.arange(row_count), row_lines).astype(np.uint32),

@@ -9,11 +9,9 @@ import numpy as np
 
 from vramscope.columns import DeviceMap
 from vramscope.errors import BadInputError
-from vramscope.snapshot.columns import exact_sum
 from vramscope.trace.categories import rules_of, sites_of
 from vramscope.trace.columns import BEFORE, DeviceTrace, Moment, Peak, TracedSnapshot
 from vramscope.trace.described import Described
-from vramscope.trace.levels import MAX_SUM_BYTES
 from vramscope.trace.moment import moment_at
 
 END, PEAK, OOM = "end", "peak", "oom"
@@ -80,8 +78,6 @@ def side_of(traced: TracedSnapshot, *, name: str, device: int | None = None, at:
     contradiction = next(found.contradiction for found in traced.snapshot.devices if found.device == trace.device)
     if contradiction is not None:
         raise BadInputError(f"{place}: {contradiction}, so nothing can be derived from it")
-    if exact_sum(trace.final.segment_total_bytes) > MAX_SUM_BYTES:
-        raise BadInputError(f"{place}: its sizes are beyond what any device has, so nothing can be derived from it")
     event = event_of(trace, at, place)
     try:
         return Side(name, traced, trace, moment_at(trace, event))

@@ -13,9 +13,9 @@ import numpy as np
 
 from vramscope.errors import BadInputError
 from vramscope.snapshot.all_stacks import is_beside, read_stacks
-from vramscope.snapshot.columns import HOST, Annotations, Settings, Snapshot, Texts
+from vramscope.snapshot.columns import HOST, Annotations, Setting, Settings, Snapshot, Texts
 from vramscope.snapshot.events import EventColumns
-from vramscope.snapshot.fields import Codes, Ignored, Table
+from vramscope.snapshot.fields import MASK_64, Codes, Ignored, Table, writable
 from vramscope.snapshot.segments import SegmentList, device_snapshot, read_segments
 from vramscope.snapshot.stacks import CHUNK
 from vramscope.snapshot.versions import guess_version
@@ -174,9 +174,10 @@ def _settings(found: Any, ignored: Ignored) -> Settings:
         raise BadInputError("its allocator_settings are not a record")
     settings: Settings = {}
     for key, value in list(found.items())[:MAX_SETTINGS]:
-        flat = {str(k): v for k, v in list(value.items())[:MAX_SETTINGS]} if isinstance(value, dict) else {"": value}
-        if isinstance(key, str) and all(map(_is_setting, flat.values())):
-            settings[key] = flat if isinstance(value, dict) else value
+        given = list(value.items())[:MAX_SETTINGS] if isinstance(value, dict) else [("", value)]
+        if isinstance(key, str) and all(_is_setting(own) for _, own in given):
+            flat = {writable(str(name)): _setting(own) for name, own in given}
+            settings[writable(key)] = flat if isinstance(value, dict) else flat[""]
         else:
             ignored.add("setting", key)
     return settings
@@ -186,8 +187,12 @@ def _is_setting(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, int):
-        return value.bit_length() <= 64
+        return -(1 << 63) <= value <= MASK_64
     return value is None or (isinstance(value, str) and len(value) <= MAX_SETTING_LENGTH)
+
+
+def _setting(value: Setting) -> Setting:
+    return writable(value) if isinstance(value, str) else value
 
 
 def _guess(top: dict[Any, Any], is_list: bool, segments: SegmentList, columns: Sequence[EventColumns]) -> str:

@@ -34,6 +34,9 @@ HOST = -1
 # No stack.
 NONE = -1
 
+# No device, nor the pinned memory of a machine, has more; pictures count their bytes up to here.
+MOST_BYTES = 1 << 45
+
 Setting = str | int | float | bool | None
 Settings = dict[str, Setting | dict[str, Setting]]
 

@@ -15,6 +15,9 @@ OOM = ACTION_CODE["oom"]
 # Later releases added these; a column is there if every event has the key. The letter is the array's type.
 OPTIONAL = {"time_us": "q", "pool_id": "Q", "compile_context": "i", "user_metadata": "i"}
 
+# Browsers count no further without losing units; in µs that is the year 2255.
+MAX_TIME_US = 1 << 53
+
 
 class EventColumns:
     """Grows the columns of one trace; ``texts`` are the whole snapshot's."""
@@ -59,6 +62,10 @@ class EventColumns:
         pool = columns.pop("pool_id", None)
         if pool is not None:
             columns |= {"pool_a": pool[::2].copy(), "pool_b": pool[1::2].copy()}
+        times = columns.get("time_us")
+        if times is not None and len(times) and not -MAX_TIME_US < times.min() <= times.max() < MAX_TIME_US:
+            del columns["time_us"]
+            self._ignored.add("event", "time_us that no clock shows", len(times))
         return Events(
             action=np.asarray(self._action),
             address=np.asarray(self._address),

@@ -18,6 +18,11 @@ MAX_NAMES, MAX_NAME_LENGTH = 50, 60
 _ABSENT = object()
 
 
+def writable(text: str) -> str:
+    """Return ``text`` as it can be written: JSON and pickles let halves of surrogate pairs through."""
+    return text.encode("utf-8", "replace").decode()
+
+
 class Codes(dict[Any, int]):
     """Numbers its keys in the order of their first use."""
 
@@ -33,7 +38,7 @@ class Ignored:
         self._counts: Counter[str] = Counter()
 
     def add(self, kind: str, name: object, count: int = 1) -> None:
-        text = name[:MAX_NAME_LENGTH] if isinstance(name, str) else f"({type(name).__name__})"
+        text = writable(name[:MAX_NAME_LENGTH]) if isinstance(name, str) else f"({type(name).__name__})"
         label = f"{kind} {text}"
         if label not in self._counts and len(self._counts) >= MAX_NAMES:
             label = "others"

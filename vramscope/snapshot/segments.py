@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vramscope.columns import INACTIVE, STATE_CODE, U64, DeviceMap, check
-from vramscope.errors import WireError
-from vramscope.snapshot.columns import I32, I64, DeviceSnapshot, Events, exact_sum
+from vramscope.errors import BadInputError, WireError
+from vramscope.snapshot.columns import I32, I64, MOST_BYTES, DeviceSnapshot, Events, exact_sum
 from vramscope.snapshot.fields import Ignored, Table
 
 SEGMENT_TYPES = {"large": 0, "small": 1}
@@ -35,7 +35,7 @@ class SegmentList:
 
 
 def read_segments(table: Table, ignored: Ignored) -> SegmentList:
-    """Return the columns of a segment list. Raises BadInputError where a record lacks something."""
+    """Return the columns of a segment list. Raises BadInputError where a record lacks something, or has what cannot be."""
     order = np.lexsort((np.asarray(table.unsigned("address")), np.asarray(table.signed("device"))))
     segments = Table(table.kind, [table.records[place] for place in order.tolist()])
     block_lists = segments.lists("blocks")
@@ -54,9 +54,18 @@ def read_segments(table: Table, ignored: Ignored) -> SegmentList:
         stated={key: np.asarray(segments.sizes(key)) for key in TOTALS if key not in unrecorded},
         has_pools=segments.has("segment_pool_id"),
     )
+    _check_sums(found, table.kind)
     segments.count_unknown(ignored)
     blocks.count_unknown(ignored, known=("history",))
     return found
+
+
+def _check_sums(found: SegmentList, kind: str) -> None:
+    """Refuse sizes that no sum, no level and no picture could hold."""
+    active = found.block["requested_bytes"][found.block["state"] != INACTIVE]
+    columns = (found.segment["total_bytes"], found.block["bytes"], active, *found.stated.values())
+    if max(map(exact_sum, columns)) > MOST_BYTES:
+        raise BadInputError(f"its {kind}s have sizes beyond what any device has")
 
 
 def device_snapshot(found: SegmentList, stacks: Sequence[I32], device: int, events: Events) -> DeviceSnapshot:

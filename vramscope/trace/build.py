@@ -73,7 +73,7 @@ def _with_levels(
     active, requested = level(allocations.block_bytes, *lifetime), level(allocations.requested_bytes, *lifetime)
     reserved = level(spans.total_bytes, spans.first_event, spans.last_event, events)
     if active is None or requested is None or reserved is None:
-        return _final_only(found, "its sizes are beyond what any device has")
+        return _final_only(found, "its events have sizes beyond what any device has")
     if wrong_segments:
         spans, reserved = NO_SEGMENTS, None
         line = f"{wrong_segments} segment events do not fit the final state, so segments are only known at the end"

@@ -83,7 +83,8 @@ def _address(text: str) -> int | None:
 
 
 def _of_size(candidates: _Candidates, relation: str, wanted: int) -> tuple[Bools, str]:
-    size, limit = candidates.size_bytes, np.uint64(wanted)
+    # No block is as large as that, so that what is wanted may be cut to what a column can hold.
+    size, limit = candidates.size_bytes, np.uint64(min(wanted, (1 << 64) - 1))
     if relation == "=":
         exact: Bools = (size == limit) | (candidates.requested_bytes == limit)
         return exact, f"allocations of {format_bytes(wanted)}, as blocks or as requested"

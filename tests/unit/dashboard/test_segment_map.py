@@ -51,6 +51,10 @@ def test_a_segment_is_a_row_and_its_blocks_are_pieces() -> None:
     assert found.piece_state.tolist() == [0, 1, 2]
 
 
+def test_an_address_in_the_upper_half_of_64_bits_is_not_negative() -> None:
+    assert picture([segment((1 << 64) - 8 * MIB, live(4 * MIB))]).line_address.tolist() == [(1 << 64) - 8 * MIB]
+
+
 def test_rows_are_sorted_by_size_or_by_address() -> None:
     segments = [
         segment(BASE, live(2 * MIB)),

@@ -215,3 +215,38 @@ def test_json_numbers_that_are_too_long(tmp_path: Path) -> None:
     content = small_tree()
     content["segments"][0]["address"] = 10**30
     assert "beyond 64 bits" in refusal(tmp_path, json.dumps(content).encode())
+
+
+@pytest.mark.parametrize("size", [1 << 46, 1 << 62, 1 << 63, (1 << 64) - 1])
+def test_sizes_beyond_any_device_are_refused(size: int, tmp_path: Path) -> None:
+    # GIVEN a segment, its block and its totals that agree with each other
+    huge = segment((size, "live"))
+    assert refusal(tmp_path, tree(huge)).startswith(
+        f"{tmp_path}/snapshot.pickle cannot be read: its segments have sizes beyond"
+    )
+
+
+@pytest.mark.parametrize("time_us", [1 << 53, -(1 << 63), (1 << 63) - 1])
+def test_times_that_no_clock_shows_are_passed_over_and_counted(time_us: int, tmp_path: Path) -> None:
+    content = small_tree()
+    content["device_traces"][0][1]["time_us"] = time_us
+    found = open_traced(write(tmp_path, content)).snapshot
+    assert found.devices[0].events.time_us is None
+    assert found.ignored == {"event time_us that no clock shows": 5}
+
+
+def test_halves_of_surrogate_pairs_become_question_marks(tmp_path: Path) -> None:
+    # GIVEN texts that UTF-8 cannot hold, wherever a file has texts of its own
+    settings = {"PYTORCH_CUDA_ALLOC_CONF": "\ud800", "\ud801": {"\ud802": "\ud803"}}
+    content = tree(segment((MIB, "live")), allocator_settings=settings) | {"\ud804": 1}
+
+    # WHEN, THEN
+    found = open_traced(write(tmp_path, content)).snapshot
+    assert found.settings == {"PYTORCH_CUDA_ALLOC_CONF": "?", "?": {"?": "?"}}
+    assert found.ignored == {"top-level key ?": 1}
+
+
+def test_settings_are_numbers_that_json_can_hold(tmp_path: Path) -> None:
+    settings = {"most": (1 << 64) - 1, "least": -(1 << 63), "more": 1 << 64, "less": -(1 << 63) - 1}
+    found = open_traced(write(tmp_path, tree(segment((MIB, "live")), allocator_settings=settings))).snapshot
+    assert found.settings.keys() == {"most", "least"}

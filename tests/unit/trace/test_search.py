@@ -27,6 +27,9 @@ from vramscope.units import KIB, MIB
         ("> 512 KiB", [MIB]),
         ("<524288", [256 * KIB]),
         ("<= 0.25MiB", [256 * KIB]),
+        # More than 64 bits can hold.
+        (">999999999999999TiB", []),
+        ("<=999999999999999TiB", [MIB, 512 * KIB, 256 * KIB]),
         # A text, whatever its case.
         ("Setup.PY", [MIB]),
         ("linear", [512 * KIB, 256 * KIB]),

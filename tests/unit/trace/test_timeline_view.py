@@ -197,3 +197,13 @@ def test_extremes_are_those_of_every_range(count: int, data: st.DataObject) -> N
     # THEN
     assert low.tolist() == [values[begin:end].min() for begin, end in ranges]
     assert high.tolist() == [values[begin:end].max() for begin, end in ranges]
+
+
+def test_a_trace_with_more_than_any_device_has_shows_no_timeline() -> None:
+    # GIVEN a segment of a petabyte that came and went
+    made = churn([(5, 10)])
+    made["device_traces"][0] += [event(kind, 1 << 40, 1 << 50) for kind in ("segment_alloc", "segment_free")]
+    # THEN
+    trace = device_trace(made)
+    assert trace.contradiction == "its events have sizes beyond what any device has"
+    assert timeline_of(trace) is None
