@@ -63,7 +63,7 @@
 
   function freeRows(found) {
     return [
-      ["Size", bytes(found.bytes) + (found.uncertain ? ", known to 1 MiB only" : "")],
+      ["Size", bytes(found.bytes) + (found.uncertain ? ", its end is not certain" : "")],
       ["Address", found.address],
       ["Place", `${found.pool} pool, stream ${found.stream}, segment ${found.segment}`],
     ];
@@ -73,7 +73,7 @@
     const first = jump("begin", found.first_event);
     const last = jump("end", found.last_event);
     return [
-      ["Size", bytes(found.bytes) + (found.is_exact ? "" : " or up to 1 MiB more")],
+      ["Size", (found.is_exact ? "" : "at least ") + bytes(found.bytes)],
       ["Requested", bytes(found.requested_bytes)],
       ["Lifetime", [`${found.lifetime}${found.lifetime_us === null ? "" : ` · ${vramscope.memoryWords.span(found.lifetime_us)}`} `, ...first, ...last]],
       ["Address", found.address],

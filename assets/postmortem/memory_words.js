@@ -70,7 +70,7 @@
     const life = axis === "time" ? span(lived) : `${Math.round(lived).toLocaleString("en")} events`;
     const edges = [flags & FLAGS.before && "from before the trace", flags & FLAGS.atEnd && "still there at its end"].filter(Boolean);
     return [
-      formatBytes(frame.bytes[k]) + (flags & FLAGS.uncertain ? " (up to 1 MiB more)" : ""),
+      (flags & FLAGS.uncertain ? "at least " : "") + formatBytes(frame.bytes[k]),
       `lived ${least}${life}${edges.length ? `: ${edges.join(", ")}` : ""}`,
       colour === "stack" ? "" : labels[frame.colour[k]] || "",
     ].filter(Boolean);

@@ -54,7 +54,7 @@
     const text = event < 0 ? (device.events ? "before the first event" : "the file's final state") : `${place}: ${row ? row.label : ""}`;
     element("moment-event").textContent = text;
     element("moment-event").title = text;
-    element("moment-note").textContent = uncertain ? `the ends of ${uncertain.toLocaleString("en")} blocks are known to 1 MiB only` : "";
+    element("moment-note").textContent = uncertain ? `the ends of ${uncertain.toLocaleString("en")} blocks are not certain: they may be larger than drawn` : "";
     element("step-back").disabled = device.moments !== "all" || event <= -1;
     element("step-on").disabled = device.moments !== "all" || event >= last();
   }

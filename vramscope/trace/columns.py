@@ -23,7 +23,8 @@ class Allocations:
     An allocation is there after event ``i`` where ``first_event <= i < last_event``, and pending free where also
     ``free_event <= i``. ``first_event`` is BEFORE where it was made before the trace began; ``free_event``
     (free_requested) and ``last_event`` (free_completed) are E where that has not happened by the end. ``block_bytes`` is
-    certain where ``is_exact``; elsewhere it is the rounded request, which a block of the large pool may exceed by up to 1 MiB.
+    certain where ``is_exact``; elsewhere it is the rounded request, the least that it can be: a block of the
+    large pool may keep up to 1 MiB more, and any rest where large blocks are not split.
     ``stack`` is that of the allocation, NONE where it was not recorded; ``final_block`` the position in the final state, or -1.
     """
 
