@@ -60,7 +60,7 @@ class Side:
             lines.append(self.trace.contradiction)
         if self.uncertain_blocks:
             lines.append(
-                f"the ends of {self.uncertain_blocks} live blocks are known to 1 MiB only, and so are active bytes"
+                f"the ends of {self.uncertain_blocks} live blocks are not certain: active bytes are at least what is shown"
             )
         return tuple(lines)
 
