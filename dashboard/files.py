@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -102,7 +104,9 @@ class SnapshotFiles:
             running = self._openings.get(file_id)
             if file_id in self._opened or (running is not None and running.state.state in RUNNING):
                 return
-            self._openings[file_id] = Opening(partial(self._open, record), partial(self._keep, file_id), self._turns)
+            is_again = running is not None and running.state.state == OPEN
+            opening = Opening(partial(self._open, record), partial(self._keep, file_id), self._turns, is_again=is_again)
+            self._openings[file_id] = opening
 
     def cancel(self, file_id: str) -> None:
         """End the opening of a file, if it is being opened."""
@@ -118,13 +122,13 @@ class SnapshotFiles:
 
     def opened(self, file_id: str) -> OpenedFile:
         """Return an open file; one that made room for others is opened again. Raises UnknownFile or FileNotOpen."""
-        found = self._take(file_id)
-        if found is None and self.state(file_id).state == OPEN:
-            self.start(file_id)
-            self._openings[file_id].wait(REOPENING_WAIT_S)
-            found = self._take(file_id)
-        if found is None:
-            raise FileNotOpen(self.state(file_id).error or "this file is not open yet")
+        until_s = time.monotonic() + REOPENING_WAIT_S
+        while (found := self._take(file_id)) is None:
+            opening = self._reopening(file_id)
+            left_s = until_s - time.monotonic()
+            if opening is None or left_s <= 0:
+                raise FileNotOpen(self.state(file_id).error or "this file is not open yet")
+            opening.wait(left_s)
         return found
 
     def remove(self, file_id: str) -> None:
@@ -132,8 +136,10 @@ class SnapshotFiles:
         record = self.record(file_id)
         if record.origin != UPLOAD:
             raise BadInputError("only uploads can be removed here")
-        self._remembered.remove(file_id)
         self._forget(record)
+        if Path(record.path).exists():
+            raise BadInputError(f"cannot remove {shown(Path(record.path))}: its folder cannot be written to")
+        self._remembered.remove(file_id)
 
     def capacity_bytes(self, file_id: str, device: int) -> int | None:
         """Return the memory of a device as the job that wrote the file told it, None where it came another way."""
@@ -168,9 +174,18 @@ class SnapshotFiles:
     def _keep(self, file_id: str, traced: TracedSnapshot) -> None:
         opened = OpenedFile(traced)
         with self._lock:
+            if file_id not in self._openings:
+                return  # It was forgotten meanwhile.
             self._opened[file_id] = opened
             while len(self._opened) > MOST_OPEN:
                 self._opened.popitem(last=False)
+
+    def _reopening(self, file_id: str) -> Opening | None:
+        """Return the opening of a file that has been open before, begun now where nobody else has; else None."""
+        if self.state(file_id).state == OPEN:
+            self.start(file_id)
+        opening = self._openings.get(file_id)
+        return opening if opening is not None and opening.is_again and opening.state.state in (*RUNNING, OPEN) else None
 
     def _take(self, file_id: str) -> OpenedFile | None:
         with self._lock:
@@ -186,7 +201,9 @@ class SnapshotFiles:
             self._opened.pop(record.id, None)
         path = Path(record.path)
         if record.origin == UPLOAD and self.uploads.owns(path):
-            path.unlink(missing_ok=True)
+            # In a folder that cannot be written to it stays, and the limit of all uploads counts it.
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def _dump_record(self, dump: DumpInfo) -> FileRecord | None:
         """Return the record of a job's dump, None where it is gone or lies (through a link, say) outside the folder."""

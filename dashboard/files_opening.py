@@ -30,9 +30,20 @@ class OpeningState(NamedTuple):
 
 
 class Opening:
-    """Runs ``open_file`` once, when ``turns`` lets it, and hands the snapshot to ``opened``."""
+    """Runs ``open_file`` once, when ``turns`` lets it, and hands the snapshot to ``opened``.
 
-    def __init__(self, open_file: Open, opened: Callable[[TracedSnapshot], None], turns: threading.Semaphore) -> None:
+    ``is_again`` says that the file was open before, and had to make room for another.
+    """
+
+    def __init__(
+        self,
+        open_file: Open,
+        opened: Callable[[TracedSnapshot], None],
+        turns: threading.Semaphore,
+        *,
+        is_again: bool = False,
+    ) -> None:
+        self.is_again = is_again
         self._open_file, self._opened, self._turns = open_file, opened, turns
         self._cancelled, self._done = threading.Event(), threading.Event()
         self._state = OpeningState(WAITING)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +45,7 @@ def record_of(path: Path, name: str, origin: str, *, job_id: str | None = None, 
 
 
 class Remembered:
-    """At most MOST_REMEMBERED records, the newest last; safe for any number of threads."""
+    """At most MOST_REMEMBERED records, the newest last; safe for any number of threads, and of dashboards over one folder."""
 
     def __init__(self, path: Path) -> None:
         """``path`` is the JSON file; where it is missing, damaged or another version's, nothing is remembered."""
@@ -59,30 +62,52 @@ class Remembered:
 
     def add(self, record: FileRecord) -> list[FileRecord]:
         """Add a record, or move it to the end. Returns those that are forgotten for it."""
-        with self._lock:
-            self._records.pop(record.id, None)
-            self._records[record.id] = record
-            records = list(self._records.values())
-            forgotten = records[:-MOST_REMEMBERED]
-            self._records = {kept.id: kept for kept in records[-MOST_REMEMBERED:]}
-            self._write()
-            return forgotten
+        with self._lock, _held(self._path.parent):
+            records = [*(known for known in self._merged() if known.id != record.id), record]
+            self._keep(records[-MOST_REMEMBERED:])
+            return records[:-MOST_REMEMBERED]
 
     def remove(self, file_id: str) -> None:
-        with self._lock:
-            if self._records.pop(file_id, None) is not None:
-                self._write()
+        with self._lock, _held(self._path.parent):
+            self._keep([known for known in self._merged() if known.id != file_id])
 
-    def _write(self) -> None:
-        # mkstemp makes the file with mode 0600.
-        descriptor, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(orjson.dumps([asdict(record) for record in self._records.values()]))
-            Path(temporary).replace(self._path)
-        except OSError:
-            # A full disk costs the links after a restart, and not the file that was opened just now.
-            Path(temporary).unlink(missing_ok=True)
+    def _merged(self) -> list[FileRecord]:
+        """Return what the file has, which another dashboard may have written, after what only this one knows."""
+        found = {record.id: record for record in _read(self._path)}
+        # An upload that the other one has removed is gone for both.
+        own = [known for known in self._records.values() if known.id not in found and Path(known.path).is_file()]
+        return [*own, *found.values()]
+
+    def _keep(self, records: list[FileRecord]) -> None:
+        self._records = {record.id: record for record in records}
+        # A full disk or a folder without write permission costs the links after a restart, and not the file that was
+        # opened just now.
+        with contextlib.suppress(OSError):
+            _write(self._path, orjson.dumps([asdict(record) for record in records]))
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep other dashboards from writing to ``folder`` meanwhile, where its file system can."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            # The lock ends with the descriptor.
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: Path, content: bytes) -> None:
+    # mkstemp makes the file with mode 0600.
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def _read(path: Path) -> list[FileRecord]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,10 +65,8 @@ class Uploads:
         """Return the id of a new upload of ``size_bytes``. Raises UploadRefused where it is too large, or the disk too full."""
         most = min(self._limit_bytes, DEFAULT_LIMITS.file_bytes)
         if not 0 < size_bytes <= most:
-            raise UploadRefused(
-                f"an upload has from 1 byte to {format_bytes(most)}, not {format_bytes(size_bytes)}", 413
-            )
-        with self._lock:
+            raise UploadRefused(f"an upload has from 1 byte to {format_bytes(most)}", 413)
+        with self._lock, self._on_disk():
             self._drop_abandoned()
             if len(self._running) >= MOST_AT_ONCE:
                 raise UploadRefused(f"{MOST_AT_ONCE} uploads are running; wait for one to end, or cancel it", 429)
@@ -86,55 +86,60 @@ class Uploads:
 
     def add(self, upload: str, offset: int, piece: bytes) -> int:
         """Append a piece at ``offset``, which must be where the last one ended. Returns the bytes received so far."""
-        found = self._find(upload)
-        with found.lock:
-            if found.is_over:
-                raise UploadRefused("this upload has ended", 404)
+        with self._held(upload) as found:
             if offset != found.received:
                 raise UploadRefused(
                     f"the next piece begins at byte {found.received}, not {offset}", 409, found.received
                 )
             if len(piece) > CHUNK_BYTES or offset + len(piece) > found.size_bytes:
                 raise UploadRefused("this piece is larger than 8 MiB, or goes beyond the size that was announced", 413)
-            try:
-                with found.path.open("r+b") as file:
-                    file.seek(offset)
-                    file.write(piece)
-            except OSError as error:
-                raise UploadRefused(f"cannot write to {found.path.parent}: {error.strerror}", 507) from None
+            with self._on_disk(), found.path.open("r+b") as file:
+                file.seek(offset)
+                file.write(piece)
             found.received += len(piece)
             found.touched_s = time.monotonic()
             return found.received
 
     def finish(self, upload: str) -> tuple[Path, str]:
         """Return the path of a complete upload, and its label. Raises UploadRefused where bytes are missing."""
-        found = self._find(upload)
-        with found.lock:
+        with self._held(upload) as found:
             if found.received != found.size_bytes:
                 raise UploadRefused(
                     f"{found.size_bytes - found.received} bytes of this upload are missing", 409, found.received
                 )
-            self._end(upload, found)
             path = found.path.with_suffix(SUFFIX)
-            found.path.rename(path)
+            with self._on_disk():
+                found.path.rename(path)
+            self._end(upload, found)
         return path, found.name
 
     def cancel(self, upload: str) -> None:
         """End an upload and remove what came of it."""
-        found = self._find(upload)
-        with found.lock:
+        with self._held(upload) as found:
             self._end(upload, found)
-            found.path.unlink(missing_ok=True)
+            with self._on_disk():
+                found.path.unlink(missing_ok=True)
 
     def owns(self, path: Path) -> bool:
         """Return whether ``path`` is a finished upload of this folder."""
         return path.parent == self.folder and path.suffix == SUFFIX
 
-    def _find(self, upload: str) -> _Upload:
+    @contextlib.contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        """Raise UploadRefused where the disk is full, or the folder gone or without write permission."""
+        try:
+            yield
+        except OSError as error:
+            raise UploadRefused(f"cannot write to {self.folder}: {error.strerror}", 507) from None
+
+    @contextlib.contextmanager
+    def _held(self, upload: str) -> Iterator[_Upload]:
+        """Yield a running upload, which is this thread's meanwhile. Raises UploadRefused where there is none."""
         found = self._running.get(upload)
-        if found is None:
-            raise UploadRefused("there is no such upload, or it has ended; begin it anew", 404)
-        return found
+        with contextlib.nullcontext() if found is None else found.lock:
+            if found is None or found.is_over:
+                raise UploadRefused("there is no such upload, or it has ended; begin it anew", 404)
+            yield found
 
     def _end(self, upload: str, found: _Upload) -> None:
         found.is_over = True

@@ -71,7 +71,10 @@ def _add_file_routes(routes: flask.Blueprint, files: SnapshotFiles) -> None:
 def _add_upload_routes(routes: flask.Blueprint, files: SnapshotFiles) -> None:
     @routes.post("/uploads")
     def begin_upload() -> flask.Response:
-        asked = flask.request.get_json()
+        try:
+            asked = flask.request.get_json()
+        except RecursionError:
+            asked = None
         name, size = (asked.get("name"), asked.get("bytes")) if isinstance(asked, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(size, int) or isinstance(size, bool):
             raise UploadRefused('an upload begins with {"name": text, "bytes": size}', 400)

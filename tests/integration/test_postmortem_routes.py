@@ -37,6 +37,7 @@ from vramscope.units import KIB, MIB
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "cases" / "snapshots"
 TOKEN = "a-token-of-the-tests"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 class Live(FakeLiveData):
@@ -62,6 +63,7 @@ class Site:
     folder: Path
     live: Live
     files: SnapshotFiles
+    server: flask.Flask
     client: FlaskClient
 
     def get(self, path: str, **arguments: Any) -> TestResponse:
@@ -104,8 +106,8 @@ def site_over(folder: Path) -> Site:
     dashboard.auth.protect(server, token=TOKEN, hosts=())
     dashboard.failures.guard(server)
     client = server.test_client()
-    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {TOKEN}"
-    return Site(folder, live, files, client)
+    client.environ_base["HTTP_AUTHORIZATION"] = BEARER["Authorization"]
+    return Site(folder, live, files, server, client)
 
 
 @pytest.fixture
@@ -210,6 +212,44 @@ class TestFiles:
         # THEN
         assert listed == set(ids[5:])
 
+    def test_two_dashboards_over_one_folder_keep_each_others_files(self, site: Site) -> None:
+        # GIVEN two that both run
+        other = site_over(site.folder)
+
+        # WHEN each opens files in turns, at once with the other
+        def add(files: SnapshotFiles, letter: str) -> None:
+            ids.extend(files.add_path(write(site.folder, b"x", f"{letter}{number}.pickle")) for number in range(20))
+
+        ids: list[str] = []
+        threads = [threading.Thread(target=add, args=pair) for pair in ((site.files, "a"), (other.files, "b"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        # THEN a third one has them all
+        assert {row["file"] for row in site_over(site.folder).json("files.json")["files"]} == set(ids)
+        assert len(ids) == 40
+
+    def test_an_upload_that_another_dashboard_removed_does_not_come_back(self, site: Site) -> None:
+        # GIVEN an upload that two know
+        upload = site.upload(b"x", "a.pickle")
+        other = site_over(site.folder)
+
+        # WHEN one removes it, and the other opens another file
+        assert site.client.delete(f"/postmortem/files/{upload}").status_code == 200
+        named = other.files.add_path(write(site.folder, small_tree()))
+
+        # THEN
+        assert [row["file"] for row in site_over(site.folder).json("files.json")["files"]] == [named]
+
+    def test_files_open_where_the_list_of_them_cannot_be_written(self, site: Site) -> None:
+        # GIVEN a state folder that has gone
+        shutil.rmtree(site.folder / "state")
+        # THEN what is named all the same is known, though it cannot be remembered
+        file_id = site.files.add_path(write(site.folder, small_tree()))
+        assert [row["file"] for row in site.json("files.json")["files"]] == [file_id]
+
     def test_what_is_no_file_is_refused_when_it_is_named(self, site: Site) -> None:
         for path in (site.folder, site.folder / "absent.pickle"):
             with pytest.raises(BadInputError, match=str(path)):
@@ -288,6 +328,25 @@ class TestFiles:
         assert site.get(f"{routes[-1]}/0/moment.bin").status_code == 200
         assert len(opened) == MOST_OPEN + 2
 
+    def test_more_files_than_fit_are_answered_to_many_at_once(self, site: Site) -> None:
+        # GIVEN three files more than fit, each of which was open
+        count = MOST_OPEN + 3
+        routes = [site.opened(write(site.folder, small_tree(), f"{number}.pickle")) for number in range(count)]
+
+        # WHEN two tabs of each ask at the same time
+        def ask(route: str) -> None:
+            answers.append(site.server.test_client().get(f"/postmortem/{route}/0/oom.json", headers=BEARER).status_code)
+
+        answers: list[int] = []
+        threads = [threading.Thread(target=ask, args=(route,)) for route in (*routes, *routes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        # THEN nobody is told that the file is not open
+        assert answers == [200] * 2 * count
+
 
 def counted_openings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list to which each file that is opened from now on is added."""
@@ -356,6 +415,48 @@ class TestUploads:
     @pytest.mark.parametrize("size", [0, -1, 1 << 50])
     def test_sizes_that_no_file_has_are_refused(self, site: Site, size: int) -> None:
         assert site.client.post("/postmortem/uploads", json={"name": "a", "bytes": size}).status_code == 413
+
+    @pytest.mark.parametrize("body", ["[" * 100_000, '{"name": "a", "bytes": ' + "9" * 400 + "}"], ids=["deep", "huge"])
+    def test_json_that_breaks_its_reader_is_refused_too(self, site: Site, body: str) -> None:
+        answer = site.client.post("/postmortem/uploads", data=body, content_type="application/json")
+        assert answer.status_code in (400, 413)
+        assert "an upload" in said(answer)["error"]
+
+    def test_a_folder_that_has_gone_is_told_at_every_step(self, site: Site) -> None:
+        # GIVEN an upload that has begun, and one that is complete
+        def begun(size: int) -> str:
+            return str(said(site.client.post("/postmortem/uploads", json={"name": "a", "bytes": size}))["upload"])
+
+        first, second = begun(1), begun(1)
+        assert site.client.put(f"/postmortem/uploads/{second}?offset=0", data=b"x").status_code == 200
+        shutil.rmtree(site.folder / "state" / "uploads")
+
+        # WHEN, THEN
+        for answer in (
+            site.client.post("/postmortem/uploads", json={"name": "a", "bytes": 1}),
+            site.client.put(f"/postmortem/uploads/{first}?offset=0", data=b"x"),
+            site.client.post(f"/postmortem/uploads/{second}/finish"),
+        ):
+            assert answer.status_code == 507
+            assert said(answer)["error"].startswith("cannot write to ")
+
+    def test_a_finished_upload_is_finished_once(self, site: Site) -> None:
+        # GIVEN one whose end is asked for by several at once
+        upload = said(site.client.post("/postmortem/uploads", json={"name": "a", "bytes": 1}))["upload"]
+        site.client.put(f"/postmortem/uploads/{upload}?offset=0", data=b"x")
+        url, answers = f"/postmortem/uploads/{upload}/finish", []
+        threads = [
+            threading.Thread(
+                target=lambda: answers.append(site.server.test_client().post(url, headers=BEARER).status_code)
+            )
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        # THEN
+        assert sorted(answers) == [201, *[404] * 5]
 
     def test_a_full_disk_is_told_before_the_first_byte(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         # GIVEN
