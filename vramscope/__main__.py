@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from types import FrameType
+from typing import Any, TextIO
 
 from vramscope._location import put_application_on_path
 from vramscope.cli.arguments import build_parser
@@ -30,10 +32,14 @@ PLAIN = ("oom", "info", "diff", "report")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: sys.argv) and return the exit status."""
+    # Where a stream was closed (">&-") Python has None in its place.
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     arguments = build_parser().parse_args(argv)
     try:
         put_application_on_path()
         if arguments.command in PLAIN:
+            # As Ctrl-C does, so that the process that reads a file ends too.
+            signal.signal(signal.SIGTERM, _end)
             return int(_late(f"vramscope.cli.{arguments.command}").run(arguments))
         return {"serve": serve, "open": serve, "collect": collect, "demo": demo}[arguments.command](arguments)
     except VramscopeError as error:
@@ -49,6 +55,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the top of the process: a fault of ours is a line to report, not a traceback
         complain(f"{arguments.command} ended because of an error that it did not expect: {with_place(error)}")
         return 1
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w")
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def complain(line: str) -> int:

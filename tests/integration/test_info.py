@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import shlex
+import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.commands import ROOT, VRAMSCOPE
+from tests.integration.commands import ROOT, VRAMSCOPE, eventually, running
 from vramscope.allocator import Allocator
 from vramscope.allocator.out_of_memory import OutOfMemory
 from vramscope.units import GIB, MIB
@@ -73,6 +77,64 @@ def test_a_state_folder_that_cannot_be_used_does_not_stop_it(snapshot: Path, tmp
     assert "600.0 MiB" in done.stdout
     assert done.stderr.count("\n") == 1
     assert "not kept for the next time" in done.stderr
+
+
+def test_the_state_folder_that_it_makes_is_one_that_serve_takes(snapshot: Path, tmp_path: Path) -> None:
+    assert info(snapshot, state=tmp_path / "state").returncode == 0
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("where", "status", "says"),
+    [
+        ("> /dev/full", 2, "vramscope: cannot write to the standard output: No space left on device\n"),
+        (">&-", 0, ""),
+        ("2>&- > /dev/null", 0, ""),
+        ("| true", 0, ""),
+    ],
+)
+def test_an_output_that_takes_nothing_is_no_error_or_one_line(
+    where: str, status: int, says: str, snapshot: Path, tmp_path: Path
+) -> None:
+    command = shlex.join([*VRAMSCOPE, "info", str(snapshot), "--state-dir", str(tmp_path / "state")])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {where}"], cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (status, says)
+
+
+def test_a_terminal_without_the_characters_shows_the_rest(snapshot: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*VRAMSCOPE, "diff", str(snapshot), str(snapshot), "--state-dir", str(tmp_path / "state")],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "600.0 MiB" in done.stdout
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_with_its_reader_and_leaves_nothing(number: int, status: int, tmp_path: Path) -> None:
+    # GIVEN a file that takes a while
+    frames = [{"filename": "train.py", "line": 1, "name": "step"}]
+    events = [{"action": "snapshot", "addr": 0, "size": size, "stream": 0, "frames": frames} for size in range(200_000)]
+    path, parsed = tmp_path / "long.pickle", tmp_path / "state" / "parsed"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}))
+
+    # WHEN its reader has begun
+    with running([*VRAMSCOPE, "info", str(path), "--state-dir", str(tmp_path / "state")], folder=tmp_path) as command:
+        eventually(lambda: parsed.is_dir() and any(parsed.iterdir()), lambda: command.errors)
+        assert command.end(number) == status
+
+        # THEN
+        assert command.output + command.errors == ""
+    assert not list(parsed.iterdir())
+    readers = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert str(parsed) not in readers
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80\x04}.", pickle.dumps({"segments": []})[:20]])

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from vramscope.agent.paths import make_private_folder
 from vramscope.errors import BadInputError
 from vramscope.snapshot.cache import CACHE_LIMIT_BYTES, SnapshotCache, cache_folder
 from vramscope.snapshot.opening import Progress
@@ -16,6 +17,8 @@ from vramscope.trace.opening import open_traced
 def open_file(path: Path, state_folder: Path) -> TracedSnapshot:
     """Return the snapshot in ``path``. Raises BadInputError with one line where it cannot be read."""
     try:
+        # A folder made on the way to the cache would be open to others, and serve refuses one that is.
+        make_private_folder(state_folder, variable="VRAMSCOPE_STATE_DIR")
         cache = SnapshotCache(cache_folder(state_folder), CACHE_LIMIT_BYTES)
     except BadInputError as error:
         sys.stderr.write(f"vramscope: parsed columns are not kept for the next time: {error}\n")

@@ -57,24 +57,34 @@ class SnapshotCache:
         path = self._path(key)
         try:
             found = read_traced(path)
-            os.utime(path)
         except OSError:
             return None
         except StorageError:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
             return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
         return found
 
     @contextlib.contextmanager
     def place(self) -> Iterator[Path]:
-        """Yield a path for a new file, which is gone after the block unless ``keep`` took it."""
-        with tempfile.TemporaryDirectory(dir=self._folder, suffix=PARTIAL_SUFFIX) as folder:
+        """Yield a path for a new file, which is gone after the block unless ``keep`` took it.
+
+        Where the folder cannot be written to, it is elsewhere, and will not be kept.
+        """
+        try:
+            partial = tempfile.TemporaryDirectory(dir=self._folder, suffix=PARTIAL_SUFFIX)
+        except OSError:
+            partial = tempfile.TemporaryDirectory(prefix="vramscope-")
+        with partial as folder:
             yield Path(folder, "columns")
 
     def keep(self, path: Path, key: str) -> None:
-        """Keep the new file at ``path`` under ``key``."""
-        path.replace(self._path(key))
-        self._shrink(keep=self._path(key))
+        """Keep the new file at ``path`` under ``key``, where the folder can be written to."""
+        with contextlib.suppress(OSError):
+            path.replace(self._path(key))
+            self._shrink(keep=self._path(key))
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}{SUFFIX}"

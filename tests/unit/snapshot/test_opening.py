@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Callable
@@ -163,3 +164,12 @@ def test_an_exception_of_the_caller_ends_the_child(tmp_path: Path, monkeypatch: 
     # THEN
     (child,) = children
     assert child.poll() is not None
+
+
+def test_a_file_opens_where_the_cache_has_gone(cache: SnapshotCache, tmp_path: Path) -> None:
+    # GIVEN a cache whose folder cannot be written to any more
+    shutil.rmtree(cache_folder(tmp_path / "state"))
+    # THEN it is read each time
+    path = write(tmp_path, small_tree())
+    for _ in range(2):
+        assert "reading" in stages(path, cache)
