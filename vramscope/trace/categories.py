@@ -144,25 +144,23 @@ def frame_text(frame: tuple[str, int, str]) -> str:
 def innermost(table: Stacks, matches: Bools) -> I32:
     """Return for each stack (K,) the innermost of its frames that ``matches`` (F,), NONE where none does."""
     found = np.full(len(table), NONE, np.int32)
-    position, end = table.stack_first[:-1].astype(np.int64), table.stack_first[1:].astype(np.int64)
-    left = np.flatnonzero(position < end)
-    position, end = position[left], end[left]
-    while len(left):
-        frame = table.stack_frame[position]
-        hit = matches[frame]
-        found[left[hit]] = frame[hit]
-        going = ~hit & (position + 1 < end)
-        left, position, end = left[going], position[going] + 1, end[going]
+    hits = np.flatnonzero(matches[table.stack_frame])
+    # The first hit from where a stack begins is its own if it lies before where the stack ends.
+    place = np.searchsorted(hits, table.stack_first[:-1])
+    own = np.flatnonzero(place < len(hits))
+    own = own[hits[place[own]] < table.stack_first[own + 1]]
+    found[own] = table.stack_frame[hits[place[own]]]
     return found
 
 
 def _by_frame(snapshot: Snapshot, look: Callable[[str, str], int]) -> I32:
     """Return what ``look`` finds for the file and function of each frame (F,); the same pair is looked at once."""
     table, texts = snapshot.stacks, snapshot.texts
-    pairs = np.stack([table.frame_file, table.frame_name], axis=1).astype(np.int64)
-    different, place = np.unique(pairs, axis=0, return_inverse=True)
-    found = [look(texts.get(file).replace("\\", "/"), texts.get(name)) for file, name in different.tolist()]
-    return np.array(found, np.int32)[place.reshape(-1)] if found else np.empty(0, np.int32)
+    # Both numbers in one, which sorts ten times as fast as rows of two.
+    different, place = np.unique(table.frame_file.astype(np.int64) * len(texts) + table.frame_name, return_inverse=True)
+    pairs = (divmod(pair, len(texts)) for pair in different.tolist())
+    found = [look(texts.get(file).replace("\\", "/"), texts.get(name)) for file, name in pairs]
+    return np.array(found, np.int32)[place]
 
 
 def _rule_of_frame(file: str, function: str) -> int:

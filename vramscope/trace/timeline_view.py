@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vramscope.snapshot.columns import I64
-from vramscope.trace.columns import BEFORE, DeviceTrace, Peak
+from vramscope.trace.columns import BEFORE, Allocations, DeviceTrace, Peak
 from vramscope.trace.extremes import Extremes
 
 F64 = npt.NDArray[np.float64]
@@ -19,23 +21,40 @@ MOST_DRAWN = 2000
 FIRST_CHUNK = 1 << 16
 
 
+class ByArea(NamedTuple):
+    """The N allocations by their area on an axis, the largest first: ``order`` are their places, the rest is theirs in this order."""
+
+    order: I64
+    start: F64
+    stop: F64
+    size_bytes: F64
+    area: F64
+
+
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """Where the E events lie on an axis (Unix time in µs, or their number), and the allocations by area, the largest first.
+    """Where the E events lie on an axis: in Unix time (µs), or by their number.
 
-    ``position`` (E,) never falls; ``begin`` is where the trace begins, ``end`` where it ends. ``start``, ``stop``,
-    ``size_bytes`` and ``area`` (N,) are those of the allocations ``order``.
+    ``position`` (E,) never falls; ``begin`` is where the trace begins, ``end`` where it ends. ``allocations`` and ``size_bytes``
+    (N,) are what is drawn over it.
     """
 
     name: str
     position: F64
     begin: float
     end: float
-    order: I64
-    start: F64
-    stop: F64
-    size_bytes: F64
-    area: F64
+    allocations: Allocations
+    size_bytes: I64
+
+    @cached_property
+    def by_area(self) -> ByArea:
+        """The allocations, the largest first; sorted when the axis is first looked at, which often only one is."""
+        places = np.concatenate([[self.begin], self.position, [self.end]])
+        start, stop = places[self.allocations.first_event + 1], places[self.allocations.last_event + 1]
+        size = self.size_bytes.astype(np.float64)
+        area = (stop - start) * size
+        order = np.argsort(-area, kind="stable")
+        return ByArea(order, start[order], stop[order], size[order], area[order])
 
     def at(self, event: int) -> float:
         """Return the position of an event; ``begin`` for BEFORE and ``end`` behind the last one."""
@@ -132,15 +151,9 @@ def timeline_of(trace: DeviceTrace) -> Timeline | None:
 
 
 def _axis(timeline: Timeline, name: str, position: F64) -> Axis:
-    own = timeline.trace.allocations
     # One step, or one µs, more at both ends: what was before the first event and after the last one is to be seen too.
     begin, end = float(position[0]) - 1, float(position[-1]) + 1
-    places = np.concatenate([[begin], position, [end]])
-    start, stop = places[own.first_event + 1], places[own.last_event + 1]
-    size = timeline.size_bytes.astype(np.float64)
-    area = (stop - start) * size
-    order = np.argsort(-area, kind="stable")
-    return Axis(name, position, begin, end, order, start[order], stop[order], size[order], area[order])
+    return Axis(name, position, begin, end, timeline.trace.allocations, timeline.size_bytes)
 
 
 def view(timeline: Timeline, axis: Axis, begin: float, end: float, width: int, most: int = MOST_DRAWN) -> View:
@@ -158,17 +171,18 @@ def view(timeline: Timeline, axis: Axis, begin: float, end: float, width: int, m
     before = np.searchsorted(axis.position, edges[1:], side="left").astype(np.int64)
     ranges = after[:-1], np.maximum(after[:-1], before) + 1
     low, high = timeline.levels.over(*ranges)
-    chosen = _largest(axis, begin, end, most)
-    chosen = chosen[np.lexsort((axis.order[chosen], timeline.trace.allocations.first_event[axis.order[chosen]]))]
-    allocation = axis.order[chosen]
+    own = axis.by_area
+    chosen = _largest(own, begin, end, most)
+    chosen = chosen[np.lexsort((own.order[chosen], timeline.trace.allocations.first_event[own.order[chosen]]))]
+    allocation = own.order[chosen]
     level = timeline.level[after[:-1]]
     return View(
         axis=axis,
         begin=begin,
         end=end,
         allocation=allocation,
-        start=axis.start[chosen],
-        stop=axis.stop[chosen],
+        start=own.start[chosen],
+        stop=own.stop[chosen],
         size_bytes=timeline.size_bytes[allocation],
         level=level,
         rest=level - _held(timeline, allocation, after[:-1]),
@@ -181,18 +195,18 @@ def view(timeline: Timeline, axis: Axis, begin: float, end: float, width: int, m
     )
 
 
-def _largest(axis: Axis, begin: float, end: float, most: int) -> I64:
+def _largest(own: ByArea, begin: float, end: float, most: int) -> I64:
     """Return the places of the ``most`` allocations with the largest area in view.
 
     The area in view is at most the whole area, by which they are sorted: once the next ones are smaller, no more can follow.
     """
     chosen, areas = np.empty(0, np.int64), np.empty(0)
     low, chunk = 0, FIRST_CHUNK
-    while low < len(axis.area) and (len(chosen) < most or areas.min() < axis.area[low]):
+    while low < len(own.area) and (len(chosen) < most or areas.min() < own.area[low]):
         high = low + chunk
-        overlap = np.minimum(axis.stop[low:high], end) - np.maximum(axis.start[low:high], begin)
+        overlap = np.minimum(own.stop[low:high], end) - np.maximum(own.start[low:high], begin)
         there = np.flatnonzero(overlap > 0)
-        areas = np.concatenate([areas, overlap[there] * axis.size_bytes[low:high][there]])
+        areas = np.concatenate([areas, overlap[there] * own.size_bytes[low:high][there]])
         chosen = np.concatenate([chosen, there + low])
         if len(chosen) > most:
             kept = np.argpartition(-areas, most)[:most]

@@ -101,8 +101,9 @@ def test_those_drawn_have_the_largest_area_in_view(
     shown = view(found, axis, low, high, 10, most)
 
     # THEN
-    overlap = np.minimum(axis.stop, high) - np.maximum(axis.start, low)
-    areas = np.sort((overlap * axis.size_bytes)[overlap > 0])[::-1]
+    own = axis.by_area
+    overlap = np.minimum(own.stop, high) - np.maximum(own.start, low)
+    areas = np.sort((overlap * own.size_bytes)[overlap > 0])[::-1]
     drawn = (np.minimum(shown.stop, high) - np.maximum(shown.start, low)) * shown.size_bytes
     assert np.sort(drawn)[::-1].tolist() == areas[:most].tolist()
     assert shown.visible == len(areas)
