@@ -3,7 +3,8 @@
  */
 (() => {
   const vramscope = (window.vramscope = window.vramscope || {});
-  const POLL_MS = 120;
+  const FIRST_POLL_MS = 20; // a file that was opened before is there at once
+  const MOST_POLL_MS = 160;
   const STAGES = { looking: "looking at the file", reading: "reading", building: "working out the timeline" };
 
   let running = null; // {controller, cancel}: what is under way
@@ -57,11 +58,13 @@
     const path = `files/${file}`;
     return run(async (signal) => {
       let state = await vramscope.server.send("POST", `${path}/open`, { signal });
+      let wait = FIRST_POLL_MS;
       while (["waiting", "opening", "closed"].includes(state.state)) {
         const size = state.total ? ` · ${Math.round((100 * state.done) / state.total)} %` : "";
         const stage = state.state === "waiting" ? "waiting for another file" : `${STAGES[state.stage] || "opening"}${size}`;
         progress(state.name, stage, state.total ? state.done / state.total : 0);
-        await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+        await new Promise((resolve) => setTimeout(resolve, wait));
+        wait = Math.min(2 * wait, MOST_POLL_MS);
         state = await vramscope.server.json(`${path}/state.json`, {}, signal);
       }
       end();
