@@ -151,6 +151,8 @@ def check(found: DeviceMap) -> None:
         np.any(np.diff(first.astype(np.int64)) < 1) or np.any(found.segment_address[1:] <= found.segment_address[:-1])
     ):
         raise WireError("a map's segments are empty or out of order")
+    if np.any(found.segment_address[:-1] + found.segment_total_bytes[:-1] > found.segment_address[1:]):
+        raise WireError("a map's segments overlap")
     if blocks and int(found.block_state.max()) >= len(STATES):
         raise WireError("a map has a block state that this version does not know")
     if len(found.tensor_category) and int(found.tensor_category.max()) >= len(CATEGORIES):

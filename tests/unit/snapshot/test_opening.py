@@ -19,6 +19,7 @@ from vramscope.errors import BadInputError
 from vramscope.snapshot.cache import SnapshotCache, cache_folder
 from vramscope.snapshot.columns import Snapshot
 from vramscope.snapshot.opening import OpeningCancelled, Progress
+from vramscope.trace.moment import moment_at
 from vramscope.trace.opening import open_traced
 from vramscope.units import MIB
 
@@ -173,3 +174,16 @@ def test_a_file_opens_where_the_cache_has_gone(cache: SnapshotCache, tmp_path: P
     path = write(tmp_path, small_tree())
     for _ in range(2):
         assert "reading" in stages(path, cache)
+
+
+def test_segments_that_overlap_are_a_contradiction_and_no_total_to_trust(tmp_path: Path) -> None:
+    # GIVEN two segments, each filled by its blocks, of which the second begins within the first
+    one, other = segment((2 * MIB, "live")), segment((2 * MIB, "live"))
+    other["address"] += MIB
+    other["blocks"][0]["address"] += MIB
+
+    # WHEN, THEN
+    found = open_traced(write(tmp_path, tree(one, other)))
+    assert found.snapshot.devices[0].contradiction == "the file's segments overlap"
+    with pytest.raises(BadInputError, match="overlap"):
+        moment_at(found.traces[0], -1)
