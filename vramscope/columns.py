@@ -11,6 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from vramscope.agent.categories import CATEGORIES
+from vramscope.agent.vocabulary import ACTIVE_ALLOCATED as ACTIVE_ALLOCATED
+from vramscope.agent.vocabulary import ACTIVE_PENDING_FREE as ACTIVE_PENDING_FREE
+from vramscope.agent.vocabulary import INACTIVE as INACTIVE
 from vramscope.agent.vocabulary import STATE_CODE as STATE_CODE
 from vramscope.agent.vocabulary import STATES as STATES
 from vramscope.agent.wire import Frame
@@ -19,8 +22,6 @@ from vramscope.errors import WireError
 U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
-
-ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE = range(len(STATES))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # Block states, in the order of their codes; the names are PyTorch's (docstrings also say active_awaiting_free).
 STATES = ("active_allocated", "active_pending_free", "inactive")
+ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE = range(len(STATES))
 STATE_CODE = {**{name: code for code, name in enumerate(STATES)}, "active_awaiting_free": 1}
 
 # The counters an agent sends for each device, at up to 10 Hz, with the place in torch._C._cuda_memoryStats().

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vramscope.allocator import release, search, serving
 from vramscope.allocator.blocks import DEFAULT_POOL, Block, Frames, Pool, PoolId
@@ -18,7 +18,9 @@ from vramscope.allocator.settings import Settings
 from vramscope.allocator.snapshot import segment_dicts, snapshot_dict
 from vramscope.allocator.state import PrivatePool, State, TraceEntry
 from vramscope.allocator.validation import validate
-from vramscope.columns import DeviceMap
+
+if TYPE_CHECKING:  # numpy's, which a job on a simulated GPU does without
+    from vramscope.columns import DeviceMap
 
 _DEFAULTS = Settings()
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from vramscope.agent.vocabulary import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE
 from vramscope.allocator.blocks import DEFAULT_POOL, Block, Pool, PoolId
 from vramscope.allocator.driver import PAGE_BYTES
 from vramscope.allocator.expandable import address_space_bytes, page_size
 from vramscope.allocator.state import PrivatePool, State
-from vramscope.columns import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE, DeviceMap
 from vramscope.errors import BadInputError
 from vramscope.units import format_address, format_bytes
+
+if TYPE_CHECKING:  # numpy's, which a job on a simulated GPU does without
+    from vramscope.columns import DeviceMap
 
 # A pending block's use by another stream: a map does not tell by which.
 _UNKNOWN_STREAM = -1
