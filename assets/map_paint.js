@@ -7,7 +7,7 @@
   const STATE_COLOURS = ["--s-active", "--s-pending", "--s-inactive", "--s-unmapped"];
   const INACTIVE = 2;
   const LABEL_PX = 12;
-  const WIDE_LABEL_PX = 100; // below this, only the end of an address fits
+  const WIDE_LABEL_PX = 100; // below this, only the part of an address in which segments differ fits: they begin at full MiB
 
   /** Return the pixels for raster.paint: owner codes from 0, states from 256; coloured by owner, free memory steps back. */
   function palette(picture, byOwner) {
@@ -43,7 +43,7 @@
       context.textAlign = "right";
       context.fillStyle = muted;
       const address = words.formatAddress(picture.lineAddress[line]);
-      context.fillText(box.left > WIDE_LABEL_PX ? address : `…${address.slice(-6)}`, box.left - 8, y);
+      context.fillText(box.left > WIDE_LABEL_PX ? address : `${address.slice(2, 9)}…`, box.left - 8, y);
       context.textAlign = "left";
       if (head && box.left > WIDE_LABEL_PX) {
         context.fillStyle = text;

@@ -9,13 +9,20 @@
   const USUAL_OWNERS = [0, 1, 3, 4, 5];
   const NO_OWNER = 255;
 
+  // A half goes to the even neighbour, as Python's does: 91.25 MiB must not be 91.2 in one line of the page and 91.3 in the next.
+  const [oneDigit, twoDigits] = [1, 2].map((digits) => new Intl.NumberFormat("en",
+    { minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: false, roundingMode: "halfEven" }));
+
   /** Return bytes as text, as vramscope.units.format_bytes does. */
   function formatBytes(bytes) {
     for (const [unit, size] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
-      if (bytes >= size) return `${(bytes / size).toFixed(bytes / size < 10 ? 2 : 1)} ${unit}`;
+      if (bytes >= size) return `${(bytes / size < 10 ? twoDigits : oneDigit).format(bytes / size)} ${unit}`;
     }
     return `${bytes} B`;
   }
+
+  /** Return a number of things: "1 block", "2,000 blocks". */
+  const count = (number, thing) => `${number.toLocaleString("en")} ${thing}${number === 1 ? "" : "s"}`;
 
   const formatAddress = (address) => `0x${address.toString(16)}`;
 
@@ -101,5 +108,5 @@
       .join(" · ");
   }
 
-  vramscope.mapWords = { formatBytes, formatAddress, rowMarks, rowFacts, rowBytes, block, tip, legend, marks, NO_OWNER };
+  vramscope.mapWords = { formatBytes, formatAddress, count, rowMarks, rowFacts, rowBytes, block, tip, legend, marks, NO_OWNER };
 })();

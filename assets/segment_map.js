@@ -140,7 +140,7 @@
     const from = Math.floor(view.y0) + 1;
     const to = Math.min(lines, Math.ceil(view.y1));
     const as = asOf ? `as of ${asOf} · ` : "";
-    panel.setText("map-summary", `${as}${segments.toLocaleString("en")} segments · ${blocks.toLocaleString("en")} blocks`);
+    panel.setText("map-summary", `${as}${words.count(segments, "segment")} · ${words.count(blocks, "block")}`);
     element("map-summary").title = element("map-summary").textContent; // it may be cut
     panel.setText("map-lines", to - from + 1 < lines ? `${from}–${to} of ${lines.toLocaleString("en")} lines` : "");
   }

@@ -50,6 +50,7 @@ MEMORY_ALOUD = "memory-aloud"
 MEMORY_AXIS = "memory-axis"
 MEMORY_COLOUR = "memory-colour"
 MEMORY_EXPORT = "memory-export"
+MEMORY_KEY = "memory-key"
 MEMORY_NONE = "memory-none"
 TO_PEAK = "to-peak"
 TO_OOM = "to-oom"
@@ -74,6 +75,7 @@ STACKS_GRAPH = "stacks-graph"
 ROWS_TEXT = "rows-text"
 ROWS_NOTE = "rows-note"
 SETTINGS = "settings"
+TAB_NONE = "tab-none"
 TABLES = ("allocations", "sites", "events", "segments")
 
 

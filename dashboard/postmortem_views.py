@@ -162,7 +162,7 @@ def stacks_figure(device: OpenedDevice) -> flask.Response:
         )
         chosen = (own.first_event >= low) & (own.first_event <= high)
         stack, size = own.stack[chosen], own.block_bytes[chosen].astype(np.int64)
-        what = f"allocated from event {low} to {high}"
+        what = f"allocated {'before the trace or in it up' if low == BEFORE else f'from event {low}'} to event {high}"
     else:
         event = _event(device) if at == "event" else _peak_event(device)
         alive = alive_at(device.trace, event)

@@ -53,7 +53,7 @@ def layout(base_path: str) -> Component:
         ),
     ]
     header = [html.Div(className="grow"), shell.theme()]
-    return shell.page(shell.COMPARE, base_path, header, body, skip_to=ids.RESULT)
+    return shell.page(shell.COMPARE, base_path, header, body, skip_to=(ids.RESULT, "differences"))
 
 
 def _side(side: str) -> Component:

@@ -71,7 +71,7 @@ def layout(base_path: str) -> Component:
         dump_panel(),
         html.Div(id=ids.MAP_TIP, role="tooltip", hidden=True),
     ]
-    return shell.page(shell.LIVE, base_path, _header(), body, skip_to=ids.MAP)
+    return shell.page(shell.LIVE, base_path, _header(), body, skip_to=(ids.MAP, "segment map"))
 
 
 def _header() -> list[Component]:

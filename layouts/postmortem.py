@@ -30,13 +30,13 @@ def layout(base_path: str) -> Component:
         html.Footer(id=ids.FOOTER),
         html.Div(id=shared_ids.MAP_TIP, role="tooltip", hidden=True),
     ]
-    return shell.page(shell.POSTMORTEM, base_path, _header(), body, skip_to=ids.MEMORY)
+    return shell.page(shell.POSTMORTEM, base_path, _header(), body, skip_to=(ids.MEMORY, "memory timeline"))
 
 
 def _header() -> list[Component]:
     search = html.Div(
         [
-            parts.search(ids.SEARCH, "Search: 0x7f…, >=512MiB, a function", "Search by address, size or stack"),
+            parts.search(ids.SEARCH, "0x7f…, >=1GiB or text", "Search by address, size or stack"),
             html.Div(id=ids.SEARCH_HITS, className="card search-hits", hidden=True, **{"aria-live": "polite"}),
         ],
         className="search",
@@ -184,6 +184,7 @@ def _timeline() -> Component:
                     html.Div(id=ids.MEMORY_LEGEND, className="legend memory-legend"),
                     html.Span(id=ids.MEMORY_SUMMARY, className="sub"),
                 ],
+                id=ids.MEMORY_KEY,
                 className="memory-key",
             ),
             html.Div(
@@ -198,7 +199,7 @@ def _timeline() -> Component:
                 },
             ),
             html.Canvas(id=ids.MEMORY_OVERVIEW, className="overview", title="Drag to choose a range"),
-            html.P(id=ids.MEMORY_NONE, className="memory-none", hidden=True),
+            html.Div(id=ids.MEMORY_NONE, className="memory-none", hidden=True),
             html.Div(id=ids.MEMORY_ALOUD, className="aloud", **{"aria-live": "polite"}),
         ],
         className="card panel memory-panel",

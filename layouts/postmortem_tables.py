@@ -72,11 +72,11 @@ _COLUMNS: dict[str, list[dict[str, Any]]] = {
         _bytes("allocated_bytes", "Ever"),
     ],
     "events": [
-        {**_number("event", "Event", 82, sortable=True), "sort": "asc"},
-        _text("action", "Action", 0.9),
+        {**_number("event", "Event", 72, sortable=True), "sort": "asc"},
+        {"field": "action", "headerName": "Action", "width": 118},
         _bytes("bytes", "Size"),
+        {**_SITE, "headerName": "By", "minWidth": 110},
         _ADDRESS,
-        {**_SITE, "headerName": "By"},
     ],
     "segments": [
         _bytes("bytes", "Size", sort="desc"),
@@ -103,6 +103,7 @@ def tabs() -> Component:
             ),
             _stacks(),
             *(_table(table) for table in ids.TABLES),
+            html.P(id=ids.TAB_NONE, className="memory-none", hidden=True),
             html.Div(id=ids.SETTINGS, className="settings", hidden=True, tabIndex="0"),
         ],
         className="card panel tabs-panel",
@@ -110,7 +111,15 @@ def tabs() -> Component:
 
 
 def _stacks() -> Component:
-    figure = {"data": [], "layout": {"paper_bgcolor": "rgba(0,0,0,0)"}}
+    figure = {
+        "data": [],
+        "layout": {
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "xaxis": {"visible": False},
+            "yaxis": {"visible": False},
+        },
+    }
     return html.Div(
         [
             html.Div(

@@ -16,8 +16,10 @@ COMPARE = "Compare"
 PAGES = {LIVE: "", POSTMORTEM: "postmortem/", COMPARE: "compare/"}
 
 
-def page(name: str, base_path: str, header: list[Component], body: list[Component], *, skip_to: str) -> Component:
-    """Return the page ``name`` with ``header`` in its top line; ``skip_to`` is where "Skip to" leads the keyboard."""
+def page(
+    name: str, base_path: str, header: list[Component], body: list[Component], *, skip_to: tuple[str, str]
+) -> Component:
+    """Return the page ``name`` with ``header`` in its top line; ``skip_to`` is the id and the name of what follows it."""
     links = [
         html.A(other, href=base_path + path, **({"aria-current": "page"} if other == name else {}))
         for other, path in PAGES.items()
@@ -31,7 +33,7 @@ def page(name: str, base_path: str, header: list[Component], body: list[Componen
         className="top",
     )
     return html.Div(
-        [html.A("Skip to the segment map", href=f"#{skip_to}", className="skip"), top, *body], className="shell"
+        [html.A(f"Skip to the {skip_to[1]}", href=f"#{skip_to[0]}", className="skip"), top, *body], className="shell"
     )
 
 

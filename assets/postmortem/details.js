@@ -75,7 +75,7 @@
     return [
       ["Size", (found.is_exact ? "" : "at least ") + bytes(found.bytes)],
       ["Requested", bytes(found.requested_bytes)],
-      ["Lifetime", [`${found.lifetime}${found.lifetime_us === null ? "" : ` · ${vramscope.memoryWords.span(found.lifetime_us)}`} `, ...first, ...last]],
+      ["Lifetime", [`${found.lifetime}${found.lifetime_us === null ? "" : ` · ${vramscope.memoryWords.span(found.lifetime_us)}`} `, vramscope.dom.make("span", "", "ways", ...first, ...last)]],
       ["Address", found.address],
       ["Place", [found.pool && `${found.pool} pool`, `stream ${found.stream}`, found.segment && `segment ${found.segment}`].filter(Boolean).join(", ")],
       ["Owner", `${found.category}, an estimate: ${found.rule}`],

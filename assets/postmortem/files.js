@@ -47,7 +47,7 @@
 
   function about(found) {
     const job = found.job ? ` ${found.job_name || found.job}, rank ${found.rank}` : "";
-    const when = new Date(found.time_unix_us / 1000).toLocaleString("en-GB", { dateStyle: "short", timeStyle: "short" });
+    const when = new Date(found.time_unix_us / 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
     return `${vramscope.mapWords.formatBytes(found.bytes)} · ${ORIGINS[found.origin] || found.origin}${job} · ${when}`;
   }
 

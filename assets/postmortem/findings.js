@@ -11,17 +11,28 @@
   const element = (id) => document.getElementById(id);
   const size = (bytes) => (bytes === null || bytes === undefined ? "not known" : vramscope.mapWords.formatBytes(bytes));
 
-  /** Show what is missing in a device's history: one line, the rest folded into it. */
+  /** Show what is missing in a device's timeline: one line, the rest folded into it. */
   function messages(device) {
     const { make } = vramscope.dom;
-    const lines = [...device.notes];
-    if (device.contradiction) lines.unshift(device.contradiction);
-    const [first, ...more] = lines;
+    const [first, ...more] = device.notes;
     if (!first) return element("messages").replaceChildren();
-    const tone = device.contradiction ? "banner warn" : "banner quiet";
-    if (!more.length) return element("messages").replaceChildren(make("div", first, tone));
+    if (!more.length) return element("messages").replaceChildren(make("div", first, "banner quiet"));
     const head = make("summary", `${first}  (+ ${more.length} more)`);
-    return element("messages").replaceChildren(make("details", "", tone, head, ...more.map((line) => make("div", line))));
+    return element("messages").replaceChildren(make("details", "", "banner quiet", head, ...more.map((line) => make("div", line))));
+  }
+
+  /** Say in the timeline's place why there is none, and what can be done. */
+  function noTimeline({ contradiction, moments }) {
+    const { make } = vramscope.dom;
+    element("messages").replaceChildren();
+    const [why, then] =
+      moments === "none"
+        ? [`This file contradicts itself: ${contradiction}.`, "A map, stacks or tables of this GPU would be a guess, so none are shown. What the file states is under Settings."]
+        : contradiction
+          ? [`The memory over time does not follow from this file: ${contradiction}.`, "The state at the end is shown below."]
+          : ["This file holds no history of this GPU.",
+              "The state at the end is shown below. For a timeline, call torch.cuda.memory._record_memory_history() before the part that matters, and dump again."];
+    element("memory-none").replaceChildren(make("b", why), make("p", then));
   }
 
   /** Fetch the device's out-of-memories and show the first; returns its event, or null. */
@@ -61,5 +72,5 @@
   /** Return the event of the shown out-of-memory, null where there is none. */
   const event = () => (ooms[chosen] ? ooms[chosen].event : null);
 
-  vramscope.findings = { messages, load, show, event };
+  vramscope.findings = { messages, noTimeline, load, show, event };
 })();

@@ -52,7 +52,7 @@
 
   async function name(allocation, event) {
     const known = await vramscope.details.about(allocation).catch(() => null);
-    if (known && known.site) vramscope.tip.add(known.site, event.clientX, event.clientY);
+    if (known && known.site) vramscope.tip.add(vramscope.memoryWords.shortSite(known.site), event.clientX, event.clientY);
   }
 
   /** Select what was clicked, and move the cursor there. */

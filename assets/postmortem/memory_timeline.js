@@ -166,6 +166,7 @@
       element("memory").dataset.painted = String(shown);
     };
     vramscope.memoryWords.show(found, device);
+    vramscope.tables.ranged();
     draw();
   }
 
@@ -185,7 +186,9 @@
       "xaxis.ticksuffix": axis === "time" ? " s" : "",
       "xaxis.exponentformat": axis === "time" ? "SI" : "none",
       "xaxis.separatethousands": true,
+      "xaxis.ticklabelstandoff": 3,
       "yaxis.range": [0, view.top],
+      "yaxis.ticklabelstandoff": 4,
       "yaxis.tickvals": ticks.map(([value]) => value),
       "yaxis.ticktext": ticks.map(([, text]) => text),
       "yaxis.showticklabels": true,

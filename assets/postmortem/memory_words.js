@@ -30,11 +30,14 @@
     return `${Math.round(us)} µs`;
   }
 
+  /** Return "forward (model.py:7)" for "forward (/home/user/model.py:7)", also at the end of a longer line. */
+  const shortSite = (text) => text.replace(/\([^()]*\/([^()/]+)\)$/, "($1)");
+
   function summary(frame, device) {
     const { visible, allocations, peak_in_view: peak, basis } = frame.header;
-    const some = visible === allocations ? `${allocations.toLocaleString("en")}` : `${visible.toLocaleString("en")} of ${allocations.toLocaleString("en")}`;
+    const some = visible === allocations ? "" : `${visible.toLocaleString("en")} of `;
     const exact = device.basis_is_exact !== false ? "" : ", some sizes are estimates";
-    return `${some} allocations · highest ${formatBytes(peak.bytes)} (${basis}${exact})`;
+    return `${some}${vramscope.mapWords.count(allocations, "allocation")} · highest ${formatBytes(peak.bytes)} (${basis}${exact})`;
   }
 
   /** Show what the frame holds as words, and its colours. */
@@ -76,5 +79,5 @@
     ].filter(Boolean);
   }
 
-  vramscope.memoryWords = { show, tip, byteTicks, span };
+  vramscope.memoryWords = { show, tip, byteTicks, span, shortSite };
 })();

@@ -49,10 +49,10 @@
 
   /** Say which event this is, and how far its map can be trusted. */
   function describe({ row, uncertain }) {
-    const end = event === last() ? " · end" : "";
-    const place = device.events ? `${(event + 1).toLocaleString("en")} of ${device.events.toLocaleString("en")}${end}` : "";
+    const end = event === last() ? ", the end" : "";
+    const place = `after event ${event} (${(event + 1).toLocaleString("en")} of ${device.events.toLocaleString("en")}${end})`;
     const text = event < 0 ? (device.events ? "before the first event" : "the file's final state") : `${place}: ${row ? row.label : ""}`;
-    element("moment-event").textContent = text;
+    element("moment-event").textContent = vramscope.memoryWords.shortSite(text);
     element("moment-event").title = text;
     element("moment-note").textContent = uncertain ? `the ends of ${uncertain.toLocaleString("en")} blocks are not certain: they may be larger than drawn` : "";
     element("step-back").disabled = device.moments !== "all" || event <= -1;

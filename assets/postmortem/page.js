@@ -25,6 +25,7 @@
     element("opener").hidden = !is;
     element("picture").hidden = is;
     element("open-another").setAttribute("aria-expanded", String(is));
+    element("open-another").textContent = is && device ? "Back" : "Open …";
   }
 
   // ---- file and device
@@ -61,15 +62,16 @@
     vramscope.files.picker("gpu", state.snapshot.devices.map((one) => ({ value: one.device, label: String(one.device) })), device.device);
     const memory = (bytes) => vramscope.mapWords.formatBytes(bytes);
     element("footer").textContent = `${state.name} · GPU ${device.device} · ${memory(device.reserved_bytes)} reserved at the end · ${device.blocks.toLocaleString("en")} blocks`;
-    vramscope.findings.messages(device);
+    element("picture").dataset.moments = device.moments;
+    element("tab-none").textContent = device.moments === "none" ? "Not shown, because the file contradicts itself." : "";
     vramscope.settings.show(state.snapshot, device);
     const selected = { allocation: vramscope.place.now.allocation, address: vramscope.place.now.address };
     vramscope.moment.open(device);
     openTimeline();
     const findings = vramscope.findings.load(device).catch((error) => tell(error.message));
-    const event = vramscope.place.now.event ?? firstEvent();
-    await vramscope.moment.go(event);
-    vramscope.tables.open(true);
+    const isTold = device.moments !== "none";
+    if (isTold) await vramscope.moment.go(vramscope.place.now.event ?? firstEvent());
+    vramscope.tables.open(isTold);
     await findings;
     if (selected.allocation !== null || selected.address !== null) await vramscope.details.show(selected);
     else await vramscope.details.show({ allocation: null, address: null });
@@ -83,16 +85,15 @@
 
   function openTimeline() {
     const has = Boolean(device.axes.step || device.axes.time) && device.events > 0;
-    for (const id of ["memory", "memory-overview", "memory-legend"]) element(id).hidden = !has;
+    for (const id of ["memory", "memory-key", "memory-overview"]) element(id).hidden = !has;
     element("memory-none").hidden = has;
     for (const id of ["show-whole", "to-peak", "memory-export"]) element(id).disabled = !has;
-    element("memory-summary").textContent = "";
     if (!has) {
-      const why = device.contradiction || (device.events ? "The history of this GPU does not tell when memory was given back." : "This file holds no history of this GPU.");
-      element("memory-none").textContent = `${why} The state at the end is shown below. For a timeline, call torch.cuda.memory._record_memory_history() before the part that matters, and dump again.`;
+      vramscope.findings.noTimeline(device);
       vramscope.memoryTimeline.open(null, options());
       return;
     }
+    vramscope.findings.messages(device);
     const axis = device.axes[options().axis] ? options().axis : "step";
     setProps("memory-axis", {
       value: axis,

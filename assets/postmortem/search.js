@@ -34,7 +34,11 @@
   function show({ hits, total, cut, what }) {
     const { make, button } = vramscope.dom;
     const count = total === 0 ? "nothing" : cut ? `the largest ${hits.length} of ${total.toLocaleString("en")}` : `${total}`;
-    const entries = hits.map((hit) => make("li", "", "", button(hit.label, () => go(hit), "link")));
+    const entries = hits.map((hit) => {
+      const found = button(vramscope.memoryWords.shortSite(hit.label), () => go(hit), "link");
+      found.title = hit.label;
+      return make("li", "", "", found);
+    });
     list([make("p", `${count}: ${what}`, "muted"), make("ul", "", "", ...entries)]);
   }
 

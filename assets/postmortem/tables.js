@@ -48,9 +48,10 @@
   /** Show a tab. */
   function show(name) {
     tab = name;
-    for (const other of ["stacks", ...TABLES]) element(`${other}-panel`).hidden = other !== name;
+    for (const other of ["stacks", ...TABLES]) element(`${other}-panel`).hidden = !isOpen || other !== name;
     element("settings").hidden = name !== "settings";
-    element("rows-note").parentElement.hidden = !TABLES.includes(name);
+    element("rows-note").parentElement.hidden = !isOpen || !TABLES.includes(name);
+    element("tab-none").hidden = isOpen || name === "settings";
     if (!isOpen) return;
     vramscope.place.set({ tab: name });
     if (name === "stacks") vramscope.stacks.load();
@@ -67,11 +68,16 @@
     }, AFTER_MS);
   }
 
-  /** Another device is shown, or none. */
+  /** The timeline shows another range. */
+  function ranged() {
+    if (isOpen && tab === "stacks") vramscope.stacks.follow();
+  }
+
+  /** Another device is shown; `is`: whether it can be told what lay in its memory. */
   function open(is) {
     isOpen = is;
     for (const table of TABLES) stale.add(table);
-    if (is) show(tab);
+    show(tab);
   }
 
   function setText(value) {
@@ -94,10 +100,9 @@
     }
   }
 
-  vramscope.tables = { rows, show, moved, open, setText, pick };
+  vramscope.tables = { rows, show, moved, ranged, open, setText, pick };
   window.dashAgGridFunctions = Object.assign(window.dashAgGridFunctions || {}, {
-    // "forward (/home/user/model.py:7)": its folders are in the tooltip.
-    vramscopeSite: (value) => (value || "").replace(/\([^()]*\/([^()/]+)\)$/, "($1)"),
+    vramscopeSite: (value) => vramscope.memoryWords.shortSite(value || ""), // its folders are in the tooltip
     vramscopeBytes: (value) => (value === null || value === undefined ? "–" : vramscope.mapWords.formatBytes(value)),
   });
 })();

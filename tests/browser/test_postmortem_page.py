@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PATIENCE_MS, Open, Serve
 from tests.fake_live_data import FakeLiveData
+from vramscope.units import format_bytes
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -257,10 +258,11 @@ def test_without_a_history_the_final_state_is_still_shown(page: Page, write: Cal
     found = snapshot()
     found["device_traces"] = [[]]
     page.set_input_files("#file-chosen", str(write(found)))
-    # THEN the page says so where the timeline would be, and shows the blocks
+    # THEN the page says so once, where the timeline would be, and shows the blocks
     page.wait_for_selector("#map[data-painted]")
     expect(page.locator("#memory-none")).to_contain_text("no history")
-    expect(page.locator("#map-summary")).to_contain_text("1 segments · 2 blocks")
+    expect(page.locator("#messages")).to_be_empty()
+    expect(page.locator("#map-summary")).to_contain_text("1 segment · 2 blocks")
     assert painted_pixels(page, "map-canvas") > 5000
 
 
@@ -289,3 +291,67 @@ def test_a_json_snapshot_opens_as_well(page: Page, tmp_path: Path) -> None:
     path.write_text(json.dumps(snapshot()))
     choose(page, path)
     expect(page.locator("#memory-summary")).to_contain_text("60.0 MiB")
+
+
+def test_a_file_that_contradicts_itself_shows_why_in_the_place_of_map_stacks_and_tables(
+    page: Page, write: Callable[..., Path]
+) -> None:
+    # GIVEN a segment whose blocks do not fill it
+    found = snapshot()
+    found["segments"][0]["blocks"][1]["size"] -= MIB
+    # WHEN it is opened
+    page.set_input_files("#file-chosen", str(write(found)))
+    # THEN one sentence says so, and it does not ask for a history that is there
+    line = page.locator("#memory-none")
+    expect(line).to_contain_text("contradicts itself: the file's blocks do not fill their segments.")
+    expect(line).not_to_contain_text("_record_memory_history")
+    expect(page.locator("#messages")).to_be_empty()
+    for drawn in (".moment", "#stacks-panel", "#memory"):
+        expect(page.locator(drawn)).to_be_hidden()
+    page.locator("#tab label", has_text="Events").click()
+    expect(page.locator("#tab-none")).to_contain_text("contradicts itself")
+    # AND what the file states can still be read, and another file can be opened
+    page.locator("#tab label", has_text="Settings").click()
+    expect(page.locator("#settings")).to_contain_text("blocks do not fill their segments")
+    page.locator("#tab label", has_text="Stacks").click()
+    page.set_input_files("#file-chosen", str(write(name="good.pickle")))
+    page.wait_for_selector("#map[data-painted]")
+    expect(page.locator("#stacks-panel")).to_be_visible()
+    expect(page.locator("#stacks-note")).to_contain_text("60.0 MiB in 3 allocations")
+
+
+def test_stacks_of_the_view_follow_the_view(page: Page, write: Callable[..., Path]) -> None:
+    # GIVEN the stacks of what was allocated over the whole trace
+    choose(page, write())
+    page.locator("#stacks-at label", has_text="Allocated in view").click()
+    note = page.locator("#stacks-note")
+    expect(note).to_contain_text("60.0 MiB in 3 allocations, allocated before the trace or in it up to event 7")
+    # WHEN the view is moved to the end, where little was allocated
+    page.locator("#memory").press("+")
+    page.locator("#memory").press("ArrowRight")
+    page.locator("#memory").press("ArrowRight")
+    # THEN the stacks are those of that range
+    expect(note).not_to_contain_text("3 allocations")
+    # AND those of the whole again
+    page.click("#show-whole")
+    expect(note).to_contain_text("3 allocations")
+
+
+def test_the_page_is_as_high_as_the_window(page: Page, write: Callable[..., Path]) -> None:
+    choose(page, write(snapshot(oom=True)))
+    assert page.evaluate("document.documentElement.scrollHeight") == page.viewport_size["height"]  # type: ignore[index]
+
+
+def test_sizes_read_the_same_from_the_page_and_from_the_server(page: Page) -> None:
+    for size in (
+        0,
+        1023,
+        1024,
+        91 * MIB + MIB // 4,
+        91 * MIB + 3 * MIB // 4,
+        5 * MIB + MIB // 8,
+        10 * MIB,
+        81 << 30,
+        3 << 40,
+    ):
+        assert page.evaluate(f"vramscope.mapWords.formatBytes({size})") == format_bytes(size)

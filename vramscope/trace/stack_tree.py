@@ -84,7 +84,8 @@ def stack_tree(snapshot: Snapshot, stack: I32, size_bytes: I64, *, most: int = M
     if len(unknown.stack):
         tree.add(NO_STACK, root, int(unknown.size_bytes.sum()), int(unknown.count.sum()))
     known = whole.part(whole.stack != NONE, 0)
-    known, _ = _followed(snapshot, known)
+    if len(known.stack) > 1:  # a single stack is a node of its own: under the root alone nothing would name it
+        known, _ = _followed(snapshot, known)
     heap = [(-tree.size_bytes[root], root, known)]
     while heap and len(tree.label) + 2 <= most:
         _, node, branch = heapq.heappop(heap)

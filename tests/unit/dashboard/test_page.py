@@ -71,6 +71,20 @@ def test_the_links_between_the_pages_hold_the_base_path() -> None:
         assert list(links(page.layout("/tools/"))) == [(path, path == current) for path in paths]
 
 
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [(live_layout, "segment map"), (postmortem, "memory timeline"), (compare, "differences")],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_the_keyboard_can_skip_to_what_the_page_is_about(page: Any, name: str) -> None:
+    # GIVEN the first thing on the page that takes the keyboard
+    layout = page.layout("/")
+    link = layout.children[0]
+    # THEN it names what the page has, and leads there
+    assert link.children == f"Skip to the {name}"
+    assert link.href.removeprefix("#") in set(used_ids(layout))
+
+
 def test_the_first_picture_does_not_wait_for_plotly() -> None:
     # GIVEN the layout that the browser gets first
     first = set(used_ids(live_layout.layout("/")))

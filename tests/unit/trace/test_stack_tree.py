@@ -60,6 +60,15 @@ def test_frames_with_one_way_on_are_one_node_that_names_first_and_last() -> None
     assert any(label.startswith("a ") and "… 2 more …" in label and "d (" in label for label in tree.label)
 
 
+def test_a_single_stack_is_a_node_below_the_root() -> None:
+    # GIVEN blocks that all have the same stack WHEN
+    tree = tree_of([outward("main", "a", "b"), outward("main", "a", "b")], [10, 20])
+    # THEN it can be read
+    assert tree.size_bytes == [30, 30]
+    assert tree.label[1].startswith("main ")
+    assert "b (" in tree.label[1]
+
+
 def test_blocks_without_a_stack_are_shown_as_such() -> None:
     tree = tree_of([outward("main", "a"), []], [10, 7])
     assert tree.size_bytes[tree.label.index(NO_STACK)] == 7
