@@ -139,7 +139,10 @@ def _oom() -> Component:
             html.Div(
                 [
                     html.H1("Out of memory"),
-                    html.Div(dcc.Dropdown(id=ids.OOM_PICKER, options=[], clearable=False), className="oom-picker"),
+                    html.Div(
+                        dcc.Dropdown(id=ids.OOM_PICKER, options=[], clearable=False, searchable=False),
+                        className="oom-picker",
+                    ),
                     html.Button("Show the moment", id=ids.OOM_SHOW, className="button small"),
                 ],
                 className="oom-head",

@@ -69,8 +69,15 @@
     element("oom").hidden = false;
   }
 
+  /** Show another out-of-memory; returns whether it is another. */
+  function pick(n) {
+    if (!ooms[n] || n === chosen) return false;
+    show(n);
+    return true;
+  }
+
   /** Return the event of the shown out-of-memory, null where there is none. */
   const event = () => (ooms[chosen] ? ooms[chosen].event : null);
 
-  vramscope.findings = { messages, noTimeline, load, show, event };
+  vramscope.findings = { messages, noTimeline, load, pick, event };
 })();

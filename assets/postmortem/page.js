@@ -218,7 +218,7 @@
         const found = device && state.snapshot.devices.find((one) => one.device === (row ?? menu));
         if (found && found !== device) openDevice(found, false);
       },
-      pickOom: (n) => (n === null || n === undefined ? undefined : vramscope.findings.show(n)),
+      pickOom: (n) => (vramscope.findings.pick(n) ? void jump(vramscope.findings.event()) : undefined),
       timelineOptions(axis, colour) {
         const shown = vramscope.memoryTimeline.state();
         if (!shown.device) return;

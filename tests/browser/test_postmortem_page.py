@@ -230,6 +230,23 @@ def test_an_out_of_memory_stands_over_everything(page: Page, write: Callable[...
     expect(page.locator("#moment-event")).to_contain_text("9 of 9")
 
 
+def test_another_out_of_memory_of_the_file_is_shown_at_its_moment(page: Page, write: Callable[..., Path]) -> None:
+    # GIVEN a job that caught an out-of-memory, and met another
+    found = snapshot(oom=True)
+    again = event("oom", 9, 0, 256 * MIB, "backward")
+    again["device_free"] = again.pop("addr") + 3 * MIB
+    found["device_traces"][0].append(again)
+    choose(page, write(found))
+    expect(page.locator("#oom-facts")).to_contain_text("Asked for 512.0 MiB")
+    expect(page.locator("#moment-event")).to_contain_text("9 of 10")
+    # WHEN the other is chosen
+    page.click("#oom-picker")
+    page.locator(".dash-dropdown-content label", has_text="2 of 2: 256.0 MiB at event 9").click()
+    # THEN its facts show, and the map is that of its moment
+    expect(page.locator("#oom-facts")).to_contain_text("Asked for 256.0 MiB")
+    expect(page.locator("#moment-event")).to_contain_text("after event 9 (10 of 10")
+
+
 def test_tables_show_rows_of_the_server_and_a_row_leads_to_its_event(page: Page, write: Callable[..., Path]) -> None:
     choose(page, write())
     # WHEN the events are shown and one is chosen
