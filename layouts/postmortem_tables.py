@@ -72,7 +72,7 @@ _COLUMNS: dict[str, list[dict[str, Any]]] = {
         _bytes("allocated_bytes", "Ever"),
     ],
     "events": [
-        {**_number("event", "Event", 72, sortable=True), "sort": "asc"},
+        {**_number("event", "Event", 82, sortable=True), "sort": "asc"},
         {"field": "action", "headerName": "Action", "width": 118},
         _bytes("bytes", "Size"),
         {**_SITE, "headerName": "By", "minWidth": 110},

@@ -22,7 +22,7 @@
   }
 
   /** Say in the timeline's place why there is none, and what can be done. */
-  function noTimeline({ contradiction, moments }) {
+  function noTimeline({ contradiction, moments, events, segments }) {
     const { make } = vramscope.dom;
     element("messages").replaceChildren();
     const [why, then] =
@@ -30,7 +30,9 @@
         ? [`This file contradicts itself: ${contradiction}.`, "A map, stacks or tables of this GPU would be a guess, so none are shown. What the file states is under Settings."]
         : contradiction
           ? [`The memory over time does not follow from this file: ${contradiction}.`, "The state at the end is shown below."]
-          : ["This file holds no history of this GPU.",
+          : !events && !segments
+            ? ["This file holds nothing of this GPU.", "It was not used, or not yet, when the snapshot was written."]
+            : ["This file holds no history of this GPU.",
               "The state at the end is shown below. For a timeline, call torch.cuda.memory._record_memory_history() before the part that matters, and dump again."];
     element("memory-none").replaceChildren(make("b", why), make("p", then));
   }

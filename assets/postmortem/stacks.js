@@ -47,7 +47,7 @@
   /** Return the labels cut to what fits into each node; the whole text is in what the pointer tells. */
   function fitting({ labels, values }, widthPx) {
     return labels.map((label, n) => {
-      const room = Math.floor(((values[n] / values[0]) * widthPx) / CHARACTER_PX) - 1;
+      const room = Math.floor(((values[n] / Math.max(1, values[0])) * widthPx) / CHARACTER_PX) - 1;
       return label.length <= room ? label : room < 4 ? "" : `${label.slice(0, room - 1)}…`;
     });
   }

@@ -310,6 +310,18 @@ def test_a_json_snapshot_opens_as_well(page: Page, tmp_path: Path) -> None:
     expect(page.locator("#memory-summary")).to_contain_text("60.0 MiB")
 
 
+def test_of_a_gpu_that_was_not_used_no_history_is_asked_for(page: Page, write: Callable[..., Path]) -> None:
+    # GIVEN a file that knows of a second GPU, which was not used
+    found = snapshot()
+    found["device_traces"].append([])
+    choose(page, write(found))
+    # WHEN it is looked at
+    page.locator("#gpu label", has_text="1").click()
+    # THEN the page says that there is nothing, and not that recording would help
+    expect(page.locator("#memory-none")).to_contain_text("nothing of this GPU")
+    expect(page.locator("#memory-none")).not_to_contain_text("_record_memory_history")
+
+
 def test_a_file_that_contradicts_itself_shows_why_in_the_place_of_map_stacks_and_tables(
     page: Page, write: Callable[..., Path]
 ) -> None:
