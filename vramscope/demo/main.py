@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import multiprocessing
 import os
@@ -48,6 +49,7 @@ def run(settings: DemoSettings) -> int:
 
 
 def _rank_process(settings: DemoSettings, rank: int, run_id: str) -> None:
+    faulthandler.enable()  # a crash below Python says in which thread and where
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(settings.ranks), TORCHELASTIC_RUN_ID=run_id)
     # The agent announces these variables, so they must say what is simulated.
     for variable in ALLOC_CONF_VARIABLES:
