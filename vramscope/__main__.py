@@ -25,9 +25,10 @@ EXTRAS = {
     "info": "analysis",
     "diff": "analysis",
     "report": "analysis",
+    "fit": "analysis",
 }
 # The commands that are one module of vramscope.cli each.
-PLAIN = ("oom", "info", "diff", "report")
+PLAIN = ("oom", "info", "diff", "report", "fit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from vramscope.units import format_bytes, parse_bytes
 EPILOG = "In the job: import vramscope; vramscope.attach(model, optimizer)"
 SNAPSHOT_HELP = "what torch.cuda.memory._dump_snapshot wrote; also JSON, HTML, gzip, zstd"
 DEVICE_HELP = "the number of its GPU (the first in use; with oom the first that ran out)"
+MOST_GPU_BYTES = 1 << 45
 MOMENT_HELP = "end, peak, oom (the last out-of-memory) or the number of an event"
 
 
@@ -35,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_open(commands.add_parser("open", help="show memory snapshots in a browser"))
     _add_diff(commands.add_parser("diff", help="print what differs between two snapshots, or two moments of one"))
     _add_report(commands.add_parser("report", help="write a snapshot as one HTML file, for a ticket or a chat"))
+    _add_fit(commands.add_parser("fit", help="say whether a request would have been served at a moment of a snapshot"))
     return parser
 
 
@@ -173,6 +175,24 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     _add_state_folder(parser)
 
 
+def _add_fit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help=SNAPSHOT_HELP)
+    parser.add_argument("size", type=_request, metavar="SIZE", help="what is asked for, as 512MiB or a number of bytes")
+    parser.add_argument("--device", type=_whole, metavar="N", help=DEVICE_HELP)
+    parser.add_argument("--at", default="end", metavar="MOMENT", help=f"{MOMENT_HELP} (%(default)s)")
+    parser.add_argument(
+        "--stream",
+        type=_stream,
+        metavar="N",
+        help="the stream of the request (0; with --at oom that of the failed one)",
+    )
+    parser.add_argument(
+        "--free", type=_bytes, metavar="BYTES", help="what the driver has free, as 3GiB (by an out-of-memory, if any)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, in bytes")
+    _add_state_folder(parser)
+
+
 def _positive(text: str) -> int:
     value = _whole(text)
     if value < 1:
@@ -204,11 +224,32 @@ def _base_path(text: str) -> str:
     return path
 
 
-def _capacity(text: str) -> int:
+def _stream(text: str) -> int:
+    # A stream other than the default one is a pointer.
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 1 << 64):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not the number of a stream")
+    return int(text)
+
+
+def _bytes(text: str) -> int:
     try:
         size_bytes = parse_bytes(text)
     except BadInputError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if size_bytes > MOST_GPU_BYTES:
+        raise argparse.ArgumentTypeError(f"{text} is more than any GPU has")
+    return size_bytes
+
+
+def _request(text: str) -> int:
+    size_bytes = _bytes(text)
+    if not size_bytes:
+        raise argparse.ArgumentTypeError("a request of 0 bytes always fits")
+    return size_bytes
+
+
+def _capacity(text: str) -> int:
+    size_bytes = _bytes(text)
     if size_bytes < LEAST_GPU_BYTES:
         raise argparse.ArgumentTypeError(f"{text} is not at least {format_bytes(LEAST_GPU_BYTES)}")
     return size_bytes
