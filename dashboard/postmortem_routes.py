@@ -126,14 +126,15 @@ def _device(device: OpenedDevice) -> dict[str, Any]:
     """Return what the page has to know of a device beyond its figures."""
     trace, timeline = device.trace, device.timeline
     times = trace.events.time_us
-    has_times = times is not None and len(times) > 0
+    # Not from what is described of events: that takes all stacks, which the first picture does without.
+    ends = None if times is None or not len(times) else (int(times[0]), int(times[-1]))
     axes = {} if timeline is None else timeline.axes
     peak = None if timeline is None else timeline.peak
     return {
         "allocations": len(trace.allocations),
-        "has_times": has_times,
-        "first_time_us": device.described.time_us(0),
-        "last_time_us": device.described.time_us(device.last_event),
+        "has_times": ends is not None,
+        "first_time_us": None if ends is None else ends[0],
+        "last_time_us": None if ends is None else ends[1],
         "axes": {name: [axes[name].begin, axes[name].end] if name in axes else None for name in (TIME, STEP)},
         "basis": None if timeline is None else timeline.basis,
         "peak": None

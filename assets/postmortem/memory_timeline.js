@@ -223,8 +223,8 @@
     axes();
   }
 
-  /** Show a device from its whole trace, or from the range in the place; null: nothing. */
-  function open(found, options) {
+  /** Show a device from its whole trace, or from the range in the place; null: nothing. Returns when it has been fetched. */
+  async function open(found, options) {
     device = found;
     ({ axis, colour } = options);
     frame = view = cursor = selection = hovered = null;
@@ -234,7 +234,7 @@
     const { from, to } = vramscope.place.now;
     view = { from: range()[0], to: range()[1], top: 1 };
     if (from !== null && to !== null && to > from) go(from, to, 0);
-    else load();
+    else await load();
   }
 
   function setColour(value) {

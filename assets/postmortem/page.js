@@ -35,7 +35,7 @@
     if (!keeps) vramscope.place.set({ ...Object.fromEntries(Object.keys(vramscope.place.now).map((name) => [name, null])), tab: vramscope.place.now.tab });
     vramscope.place.set({ file });
     const found = await vramscope.opening.open(file);
-    await vramscope.files.load();
+    vramscope.files.load(); // the list is nothing that the picture waits for
     if (!found || vramscope.place.now.file !== file) return;
     state = found;
     const devices = state.snapshot.devices;
@@ -67,7 +67,8 @@
     vramscope.settings.show(state.snapshot, device);
     const selected = { allocation: vramscope.place.now.allocation, address: vramscope.place.now.address };
     vramscope.moment.open(device);
-    openTimeline();
+    await openTimeline(); // the first picture shares the server with nothing else
+    if (device !== found) return;
     const findings = vramscope.findings.load(device).catch((error) => tell(error.message));
     const isTold = device.moments !== "none";
     if (isTold) await vramscope.moment.go(vramscope.place.now.event ?? firstEvent());
@@ -83,7 +84,8 @@
     return device.peak ? device.peak.event : device.events - 1;
   }
 
-  function openTimeline() {
+  /** Show the timeline, or why there is none; returns when it has its picture. */
+  async function openTimeline() {
     const has = Boolean(device.axes.step || device.axes.time) && device.events > 0;
     for (const id of ["memory", "memory-key", "memory-overview"]) element(id).hidden = !has;
     element("memory-none").hidden = has;
@@ -100,7 +102,7 @@
       options: [{ value: "time", label: "Time", disabled: !device.axes.time }, { value: "step", label: "Events" }],
     });
     setProps("memory-colour", { value: options().colour });
-    vramscope.memoryTimeline.open(device, { ...options(), axis });
+    await vramscope.memoryTimeline.open(device, { ...options(), axis });
   }
 
   const options = () => ({ axis: vramscope.place.now.axis || "time", colour: vramscope.place.now.colour || "category" });
