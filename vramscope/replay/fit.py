@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ def would_fit(side: Side, size_bytes: int, *, stream: int = 0, driver_free_bytes
     ``driver_free_bytes`` is what the driver has free, None to take it from the file. Raises BadInputError with one line where
     the allocator cannot continue from that moment.
     """
-    settings, doubts = _usable_settings(side)
+    settings, doubts = settings_of(side.traced.snapshot)
     if driver_free_bytes is None:
         driver_free_bytes, more = _free_of_file(side)
         doubts += more
@@ -92,15 +92,6 @@ def would_fit(side: Side, size_bytes: int, *, stream: int = 0, driver_free_bytes
         largest=tuple(Largest(pool, *allocator.largest_fit(stream, pool)) for pool in _pools(side.state)),
         doubts=(*doubts, *allocator.doubts, *side.notes),
     )
-
-
-def _usable_settings(side: Side) -> tuple[Settings, tuple[str, ...]]:
-    """Return the recorded settings without those that count from the card's size, which no file has."""
-    settings, doubts = settings_of(side.traced.snapshot)
-    if settings.per_process_memory_fraction is None and not settings.throw_on_cudamalloc_oom:
-        return settings, doubts
-    line = "per_process_memory_fraction and throw_on_cudamalloc_oom are left out: the size of the card is not recorded"
-    return replace(settings, per_process_memory_fraction=None, throw_on_cudamalloc_oom=False), (*doubts, line)
 
 
 def _free_of_file(side: Side) -> tuple[int | None, tuple[str, ...]]:

@@ -19,13 +19,22 @@ class Free(NamedTuple):
 
 
 def settings_of(snapshot: Snapshot) -> tuple[Settings, tuple[str, ...]]:
-    """Return the settings of the job that left ``snapshot``, and a line for each thing that they leave open."""
+    """Return the settings of the job that left ``snapshot``, and a line for each thing that they leave open.
+
+    Those that count from the size of the card, which no file has, are left out.
+    """
     settings, doubts = recorded_settings(snapshot.settings)
     guess = snapshot.torch_version_guess
     if not guess.endswith("or later"):
         settings = replace(settings, order=order_of(re.findall(r"\d+\.\d+", guess)[-1]))
     line = f"torch is {guess}, as the file looks: equal free blocks are taken in the order of {settings.order}"
-    return settings, (*doubts, line)
+    if settings.per_process_memory_fraction is None and not settings.throw_on_cudamalloc_oom:
+        return settings, (*doubts, line)
+    left_out = (
+        "per_process_memory_fraction and throw_on_cudamalloc_oom are left out: the size of the card is not recorded"
+    )
+    usable = replace(settings, per_process_memory_fraction=None, throw_on_cudamalloc_oom=False)
+    return usable, (*doubts, line, left_out)
 
 
 def free_at(trace: DeviceTrace, event: int) -> Free | None:
