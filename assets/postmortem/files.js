@@ -31,7 +31,12 @@
     element("file-list").replaceChildren(...(items.length ? [make("h2", "Files known here"), make("ul", "", "file-list", ...items)] : []));
   }
 
-  const title = (found) => `${found.name}${found.rank === null ? "" : ` · rank ${found.rank}`}`;
+  /** Return what a file is called: one that a job wrote by the job, since its name is made of numbers. */
+  function title(found) {
+    if (!found.job) return found.name;
+    const at = new Date(found.time_unix_us / 1000).toLocaleTimeString("en-GB");
+    return `${found.job_name || found.job} · rank ${found.rank} · ${at}`;
+  }
 
   function entry(found) {
     const row = vramscope.dom.make("span", "", "", vramscope.dom.button(found.name, () => vramscope.page.openFile(found.file), "link"));

@@ -183,7 +183,7 @@
       "font.size": 11,
       modebar: { bgcolor: "rgba(0,0,0,0)", color: theme.colour("--muted"), activecolor: theme.colour("--text") },
       "xaxis.range": [toPlot(view.from), toPlot(view.to)],
-      "xaxis.ticksuffix": axis === "time" ? " s" : "",
+      "xaxis.ticksuffix": axis === "time" ? "s" : "", // behind Plotly's own prefix: 50μs
       "xaxis.exponentformat": axis === "time" ? "SI" : "none",
       "xaxis.separatethousands": true,
       "xaxis.ticklabelstandoff": 3,
