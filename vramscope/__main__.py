@@ -26,9 +26,10 @@ EXTRAS = {
     "diff": "analysis",
     "report": "analysis",
     "fit": "analysis",
+    "replay": "analysis",
 }
 # The commands that are one module of vramscope.cli each.
-PLAIN = ("oom", "info", "diff", "report", "fit")
+PLAIN = ("oom", "info", "diff", "report", "fit", "replay")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_diff(commands.add_parser("diff", help="print what differs between two snapshots, or two moments of one"))
     _add_report(commands.add_parser("report", help="write a snapshot as one HTML file, for a ticket or a chat"))
     _add_fit(commands.add_parser("fit", help="say whether a request would have been served at a moment of a snapshot"))
+    _add_replay(commands.add_parser("replay", help="say what a snapshot's allocations would take under other settings"))
     return parser
 
 
@@ -188,6 +189,23 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--free", type=_bytes, metavar="BYTES", help="what the driver has free, as 3GiB (by an out-of-memory, if any)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, in bytes")
+    _add_state_folder(parser)
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help=SNAPSHOT_HELP)
+    parser.add_argument(
+        "--alloc-conf",
+        action="append",
+        default=[],
+        metavar="CONF",
+        help="allocator settings to try, as in PYTORCH_ALLOC_CONF; may be given several times",
+    )
+    parser.add_argument("--device", type=_whole, metavar="N", help="the number of its GPU (the first in use)")
+    parser.add_argument(
+        "--capacity", type=_capacity, help="what the process may reserve, as 80GiB (by an out-of-memory, else no limit)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, in bytes")
     _add_state_folder(parser)

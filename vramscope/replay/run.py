@@ -111,10 +111,8 @@ class _Run:
                 ran_through = address is not None
             else:
                 self._other(kind, place)
-            reserved_bytes = allocator.reserved_bytes
-            self._reserved.append(reserved_bytes)
-            if reserved_bytes > self._most_reserved_bytes:
-                self._look_at_peak()
+            self._reserved.append(allocator.reserved_bytes)
+            self._look_at_peak()
             if not ran_through:
                 break
         return self._result(ran_through)
@@ -152,6 +150,7 @@ class _Run:
         if kind == FAILED:
             address = self._malloc(place)
             if address is not None:
+                self._look_at_peak()
                 self._allocator.free(address)
         elif kind == DROP_POOL:
             self._drop_pool(self._pool[place])
@@ -174,9 +173,11 @@ class _Run:
         return self._allocator.fit(*self._request_at(int(self._requests[following]))).released_bytes > 0
 
     def _look_at_peak(self) -> None:
-        self._most_reserved_bytes = self._allocator.reserved_bytes
-        active_bytes = self._allocator.memory_stats()["active_bytes"]["all"]["current"]
-        self._stranded_bytes = self._most_reserved_bytes - active_bytes
+        """Note how much is stranded where more is reserved than ever."""
+        reserved_bytes = self._allocator.reserved_bytes
+        if reserved_bytes > self._most_reserved_bytes:
+            active_bytes = self._allocator.memory_stats()["active_bytes"]["all"]["current"]
+            self._most_reserved_bytes, self._stranded_bytes = reserved_bytes, reserved_bytes - active_bytes
 
     def _result(self, ran_through: bool) -> Replay:
         stats = self._allocator.memory_stats()

@@ -141,7 +141,7 @@ def test_a_request_that_failed_is_served_under_settings_that_leave_no_holes() ->
     assert (failed.retries, failed.stranded_at_peak_bytes) == (1, 0)
     served = replay(recording, parse_alloc_conf("expandable_segments:True"), 200 * MIB)
     assert (served.oom, served.retries) == (None, 0)
-    assert served.peak_reserved_bytes == 200 * MIB
+    assert (served.peak_reserved_bytes, served.stranded_at_peak_bytes) == (200 * MIB, 40 * MIB)
 
 
 def test_a_request_that_was_served_and_now_fails_ends_the_replay() -> None:
