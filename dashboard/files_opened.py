@@ -70,15 +70,10 @@ class OpenedDevice:
         """The event whose moment is the final state; BEFORE where there are no events."""
         return self.trace.event_count - 1
 
-    @property
-    def tells_moments(self) -> bool:
-        """Whether any moment can be shown, and not only the end."""
-        return self.trace.contradiction is None and self.trace.reserved_bytes is not None
-
     @cached_property
     def moments(self) -> str:
         """Which moments can be shown: "all", "end", or "none" where the file contradicts itself."""
-        if self.tells_moments:
+        if self.trace.tells_moments:
             return "all"
         try:
             self.moment(self.last_event)

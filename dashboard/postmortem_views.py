@@ -232,7 +232,7 @@ def _peak_event(device: OpenedDevice) -> int:
 
 
 def _is_told(device: OpenedDevice, event: int) -> bool:
-    return device.tells_moments or event == device.last_event
+    return device.trace.tells_moments or event == device.last_event
 
 
 def _row(device: OpenedDevice, event: int) -> dict[str, Any] | None:

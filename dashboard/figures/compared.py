@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from dashboard.figures.compare_lines import ALIGNMENTS, START
-from vramscope.compare.side import END, OOM, PEAK, event_of, highest, trace_of_device
+from vramscope.compare.side import END, OOM, PEAK, event_of, trace_of_device
 from vramscope.errors import BadInputError
 from vramscope.trace.columns import DeviceTrace, TracedSnapshot
 
@@ -125,7 +125,7 @@ def moments(trace: DeviceTrace) -> list[tuple[str, str]]:
     offered = [(END, "end")]
     if trace.contradiction is not None or trace.reserved_bytes is None:
         return offered
-    if highest(trace) is not None:
+    if trace.peak is not None:
         offered.append((PEAK, "peak"))
     if len(trace.events.oom_event):
         offered.append((OOM, "out of memory (last)"))

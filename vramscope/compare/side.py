@@ -10,8 +10,9 @@ import numpy as np
 from vramscope.columns import DeviceMap
 from vramscope.errors import BadInputError
 from vramscope.trace.categories import rules_of, sites_of
-from vramscope.trace.columns import BEFORE, DeviceTrace, Moment, Peak, TracedSnapshot
+from vramscope.trace.columns import BEFORE, DeviceTrace, Moment, TracedSnapshot
 from vramscope.trace.described import Described
+from vramscope.trace.missing import missing_of
 from vramscope.trace.moment import moment_at
 
 END, PEAK, OOM = "end", "peak", "oom"
@@ -52,12 +53,7 @@ class Side:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return a line for each thing that this side's file cannot tell, or contradicts."""
-        lines = [*self.traced.snapshot.notes, *self.trace.notes]
-        if self.trace.starts_mid_run and highest(self.trace) is not None:
-            events = self.trace.event_count
-            lines.append(f"the trace begins in mid-run: its peaks are of {events} events, not of the whole job")
-        if self.trace.contradiction is not None:
-            lines.append(self.trace.contradiction)
+        lines = [*self.traced.snapshot.notes, *missing_of(self.trace)]
         if self.uncertain_blocks:
             lines.append(
                 f"the ends of {self.uncertain_blocks} live blocks are not certain: active bytes are at least what is shown"
@@ -105,21 +101,15 @@ def device_out_of_memory(traced: TracedSnapshot) -> int | None:
     return next((trace.device for trace in traced.traces if len(trace.events.oom_event)), None)
 
 
-def highest(trace: DeviceTrace) -> Peak | None:
-    """Return the peak of active bytes, or of requested bytes where only those follow; None where neither does."""
-    return trace.peak_active or trace.peak_requested
-
-
 def event_of(trace: DeviceTrace, at: str, place: str) -> int:
     """Return the event after which the moment ``at`` is. Raises BadInputError where the trace of ``place`` has no such moment."""
     if at == END:
         return trace.event_count - 1
     if at == PEAK:
-        found = highest(trace)
-        if found is None:
+        if trace.peak is None:
             why = trace.contradiction or "no allocations were recorded"
             raise BadInputError(f"{place} has no peak: {why}; use its end")
-        return found.event
+        return trace.peak.event
     if at == OOM:
         if not len(trace.events.oom_event):
             raise BadInputError(f"{place} recorded no out-of-memory; use its peak or its end")

@@ -11,7 +11,7 @@ from vramscope.agent.categories import CATEGORIES
 from vramscope.columns import INACTIVE
 from vramscope.compare.live_stacks import StackFacts, by_category, by_site, live_stacks
 from vramscope.compare.rows import Part, merged
-from vramscope.compare.side import END, OOM, PEAK, Side, device_out_of_memory, highest, side_of, trace_of_device
+from vramscope.compare.side import END, OOM, PEAK, Side, device_out_of_memory, side_of, trace_of_device
 from vramscope.compare.stack_names import Frame, StackNames
 from vramscope.compare.totals import totals
 from vramscope.trace.columns import BEFORE, TracedSnapshot
@@ -90,17 +90,15 @@ def _side(traced: TracedSnapshot, name: str, device: int | None, at: str | None)
     if at is not None:
         return side_of(traced, name=name, device=device, at=at)
     trace = trace_of_device(traced, device, name)
-    can_step = trace.contradiction is None and trace.reserved_bytes is not None
-    if can_step and len(trace.events.oom_event):
+    if trace.tells_moments and len(trace.events.oom_event):
         return side_of(traced, name=name, device=device, at=OOM)
-    return side_of(traced, name=name, device=device, at=PEAK if can_step and highest(trace) else END)
+    return side_of(traced, name=name, device=device, at=PEAK if trace.tells_moments and trace.peak else END)
 
 
 def _out_of_memories(side: Side, facts: StackFacts) -> Iterator[OutOfMemory]:
     events = side.trace.events
-    can_step = side.trace.contradiction is None and side.trace.reserved_bytes is not None
     for place, event in enumerate(events.oom_event.tolist()[:MOST_OUT_OF_MEMORIES]):
-        found = out_of_memory(side.described, place, moment_at(side.trace, event) if can_step else None)
+        found = out_of_memory(side.described, place, moment_at(side.trace, event) if side.trace.tells_moments else None)
         yield OutOfMemory(
             event=event,
             rounded_request_bytes=found["rounded_request_bytes"],

@@ -7,6 +7,7 @@ from typing import Any
 from vramscope.metrics import summarize
 from vramscope.snapshot.columns import DeviceSnapshot, Snapshot, exact_sum
 from vramscope.trace.columns import DeviceTrace, Peak, TracedSnapshot
+from vramscope.trace.missing import missing_of
 
 
 def summarize_snapshot(traced: TracedSnapshot) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def _device(snapshot: Snapshot, found: DeviceSnapshot, trace: DeviceTrace, missi
         figures["inactive_split_bytes"] = summarize(
             found.state, device_free_bytes=None, expandable=expandable
         ).inactive_split_bytes
-        lines += _missing(trace)
+        lines += missing_of(trace)
     if len(found.events) and found.events.time_us is None:
         lines.append("the events have no times")
     missing += [f"device {found.device}: {line}" for line in lines]
@@ -67,20 +68,6 @@ def _totals(found: DeviceSnapshot) -> dict[str, int | None]:
 
 def _bytes(peak: Peak | None) -> int | None:
     return None if peak is None else peak.peak_bytes
-
-
-def _missing(trace: DeviceTrace) -> list[str]:
-    """Return lines about what does not follow from the trace, or was assumed."""
-    if trace.contradiction is not None:
-        return [f"{trace.contradiction}, so there are no peaks"]
-    lines = [*trace.notes]
-    if trace.peak_requested is None:
-        return lines
-    if trace.starts_mid_run:
-        lines.append(f"the trace begins in mid-run: its peaks are of {trace.event_count} events, not of the whole job")
-    if not trace.active_is_exact:
-        lines.append("no peak of active bytes: the sizes of some blocks that are gone do not follow from this file")
-    return lines
 
 
 def _ooms(snapshot: Snapshot, found: DeviceSnapshot) -> list[dict[str, Any]]:

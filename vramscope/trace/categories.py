@@ -116,11 +116,6 @@ def rules_of(snapshot: Snapshot) -> StackRules:
     return StackRules(codes[rule], rule)
 
 
-def categories_of(snapshot: Snapshot) -> U8:
-    """Return the code of the owner category of each stack, shape (K,)."""
-    return rules_of(snapshot).category
-
-
 def sites_of(snapshot: Snapshot) -> I32:
     """Return the allocation site of each stack, shape (K,): its innermost frame outside torch, NONE where there is none."""
     return innermost(snapshot.stacks, _by_frame(snapshot, _is_outside) > 0)

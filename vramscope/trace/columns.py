@@ -102,6 +102,16 @@ class DeviceTrace:
     def event_count(self) -> int:
         return len(self.events)
 
+    @property
+    def tells_moments(self) -> bool:
+        """Whether every moment follows from the file, and not only the final state."""
+        return self.contradiction is None and self.reserved_bytes is not None
+
+    @property
+    def peak(self) -> Peak | None:
+        """The peak of active bytes, or of requested bytes where only those follow; None where neither does."""
+        return self.peak_active or self.peak_requested
+
 
 @dataclass(frozen=True, eq=False)
 class Moment:

@@ -9,7 +9,7 @@ import numpy as np
 from vramscope.columns import INACTIVE, U64, check
 from vramscope.errors import BadInputError, WireError
 from vramscope.snapshot.columns import I32, I64
-from vramscope.trace.columns import DeviceTrace
+from vramscope.trace.columns import Bools, DeviceTrace
 
 
 class Alive(NamedTuple):
@@ -30,9 +30,17 @@ def check_final(trace: DeviceTrace) -> None:
         raise BadInputError(f"the memory of device {trace.device} cannot be shown: {line}") from None
 
 
+def is_there(first_event: I64, last_event: I64, event: int) -> Bools:
+    """Return which lifetimes, of allocations or of segments, hold the moment after ``event``."""
+    found: Bools = (first_event <= event) & (last_event > event)
+    return found
+
+
 def alive_at(trace: DeviceTrace, event: int) -> Alive:
-    """Return what lives after ``event``, from BEFORE to the last; the end is known unless the file
-    contradicts itself. Raises BadInputError for another."""
+    """Return what lives after ``event``, from BEFORE to the last.
+
+    Raises BadInputError where the trace tells the end only and another moment is asked for, or the file contradicts itself.
+    """
     if trace.contradiction is not None:
         if event != trace.event_count - 1:
             raise BadInputError(f"only the end of this trace is known: {trace.contradiction}")
@@ -41,5 +49,5 @@ def alive_at(trace: DeviceTrace, event: int) -> Alive:
         address, size = trace.final.block_address[live], trace.final.block_bytes[live]
         return Alive(np.full(len(address), -1), address, size.astype(np.int64), trace.final_block_stack[live])
     own = trace.allocations
-    alive = np.flatnonzero((own.first_event <= event) & (own.last_event > event))
+    alive = np.flatnonzero(is_there(own.first_event, own.last_event, event))
     return Alive(alive, own.address[alive], own.block_bytes[alive].astype(np.int64), own.stack[alive])

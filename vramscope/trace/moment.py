@@ -11,7 +11,7 @@ from vramscope.columns import ACTIVE_ALLOCATED, ACTIVE_PENDING_FREE, INACTIVE, U
 from vramscope.errors import BadInputError
 from vramscope.snapshot.columns import I64, NONE
 from vramscope.trace.columns import BEFORE, Bools, DeviceTrace, Moment
-from vramscope.trace.live import check_final
+from vramscope.trace.live import check_final, is_there
 
 Places = npt.NDArray[np.intp]
 
@@ -41,10 +41,10 @@ def moment_at(trace: DeviceTrace, event: int) -> Moment:
     """
     if not BEFORE <= event < trace.event_count:
         raise BadInputError(f"there is no event {event}: the trace of device {trace.device} has {trace.event_count}")
-    if trace.contradiction is not None or trace.reserved_bytes is None:
+    if not trace.tells_moments:
         return _final(trace, event)
     segments = _segments(trace, event)
-    alive = _alive(trace.allocations.first_event, trace.allocations.last_event, event)
+    alive = np.flatnonzero(is_there(trace.allocations.first_event, trace.allocations.last_event, event))
     return _moment(trace, event, segments, _blocks(trace, event, segments, alive))
 
 
@@ -65,14 +65,10 @@ def _final(trace: DeviceTrace, event: int) -> Moment:
     )
 
 
-def _alive(first_event: I64, last_event: I64, event: int) -> Places:
-    return np.flatnonzero((first_event <= event) & (last_event > event))
-
-
 def _segments(trace: DeviceTrace, event: int) -> _Segments:
     """Return the segments; mapped pieces that lie side by side in one expandable segment are one, as in PyTorch's snapshot."""
     spans = trace.segments
-    there = _alive(spans.first_event, spans.last_event, event)
+    there = np.flatnonzero(is_there(spans.first_event, spans.last_event, event))
     address, size = spans.address[there], spans.total_bytes[there]
     end = address + size
     if np.any(end[:-1] > address[1:]) or np.any(end <= address):

@@ -13,7 +13,7 @@ from vramscope.snapshot.columns import I32, I64, NONE, exact_sum
 from vramscope.trace.categories import frame_label
 from vramscope.trace.columns import BEFORE, Bools, Moment
 from vramscope.trace.described import NO_SITE, ONLY_TORCH, Described, event_codes, segment_pool
-from vramscope.trace.live import alive_at
+from vramscope.trace.live import alive_at, is_there
 from vramscope.trace.stack_tree import stacks_with
 from vramscope.units import format_address
 
@@ -42,7 +42,7 @@ def allocation_order(described: Described, order: Order, *, text: str = "", even
     own = described.trace.allocations
     wanted = _with_text(described, own.stack, text)
     if event is not None:
-        wanted &= (own.first_event <= event) & (own.last_event > event)
+        wanted &= is_there(own.first_event, own.last_event, event)
     chosen = np.flatnonzero(wanted)
     if order.sort == "lifetime":
         key = own.last_event[chosen] - own.first_event[chosen]
@@ -95,8 +95,7 @@ def site_rows(described: Described, order: Order, *, event: int, text: str = "")
     ``bytes`` are alive after ``event``, ``peak_bytes`` at the peak, ``allocated_bytes`` were allocated within the trace or before.
     """
     own, trace = described.trace.allocations, described.trace
-    peak = trace.peak_active or trace.peak_requested
-    at_peak = None if peak is None else alive_at(trace, peak.event)
+    at_peak = None if trace.peak is None else alive_at(trace, trace.peak.event)
     now = alive_at(trace, event)
     ever_stack = own.stack if len(own) else now.stack
     keys, place = np.unique(_site_keys(described, ever_stack), return_inverse=True)

@@ -11,7 +11,7 @@ from tests.unit.snapshot.trees import frame, tree
 from tests.unit.trace.views import TORCH, columns
 from vramscope.agent.categories import CATEGORIES
 from vramscope.snapshot.columns import NONE
-from vramscope.trace.categories import NO_RULE, categories_of, frame_label, rules_of, sites_of
+from vramscope.trace.categories import NO_RULE, frame_label, rules_of, sites_of
 from vramscope.units import MIB
 
 MINE = frame("train_step", 40, "/home/me/torch_jobs/train.py")
@@ -28,7 +28,7 @@ def with_stacks(*stacks: list[dict[str, Any]]) -> dict[str, Any]:
 
 def category(*frames: dict[str, Any]) -> str:
     snapshot = columns(with_stacks(list(frames)))
-    return CATEGORIES[categories_of(snapshot)[snapshot.devices[0].block_stack[0]]]
+    return CATEGORIES[rules_of(snapshot).category[snapshot.devices[0].block_stack[0]]]
 
 
 @pytest.mark.parametrize(
@@ -106,4 +106,4 @@ def test_a_folder_of_the_users_that_is_called_torch_is_not_torch() -> None:
 
 
 def test_a_snapshot_without_stacks_has_no_categories() -> None:
-    assert len(categories_of(columns(tree(segment((MIB, "live")))))) == 0
+    assert len(rules_of(columns(tree(segment((MIB, "live"))))).category) == 0
