@@ -9,9 +9,9 @@ import numpy as np
 from vramscope.allocator.rounding import SMALL_LIMIT_BYTES, SMALL_SEGMENT_BYTES
 from vramscope.columns import U64, DeviceMap
 from vramscope.snapshot.columns import I64, DeviceSnapshot, Settings
+from vramscope.trace.block_rules import BlockRules, block_rules_of, rounded_to_least
 from vramscope.trace.columns import BEFORE, Allocations, Bools, SegmentSpans
 from vramscope.trace.gaps import Gaps, gaps_of
-from vramscope.trace.rules import Rules, rounded_to_least, rules_of
 
 
 class Sizes(NamedTuple):
@@ -36,7 +36,7 @@ def block_sizes(
     known, pieces = allocations.final_block >= 0, _pieces(found.state, spans)
     final_bytes = np.zeros(len(allocations), np.uint64)
     final_bytes[known] = found.state.block_bytes[allocations.final_block[known]]
-    rules = rules_of(settings, has_pieces=bool(len(pieces[0])))
+    rules = block_rules_of(settings, has_pieces=bool(len(pieces[0])))
     notes = () if np.all(known) else rules.notes
     rounded = rules.rounded(allocations.requested_bytes)
     splits = _pool_splits(found, allocations, told_by, spans)
@@ -66,7 +66,7 @@ def block_sizes(
     return Sizes(sizes, is_exact, wrong, notes)
 
 
-def _by_rule(allocations: Allocations, rounded: U64, splits: Bools, rules: Rules, gaps: Gaps) -> tuple[U64, Bools]:
+def _by_rule(allocations: Allocations, rounded: U64, splits: Bools, rules: BlockRules, gaps: Gaps) -> tuple[U64, Bools]:
     """Return the sizes that blocks of the large pool got out of their gaps, and where that is certain."""
     rest = gaps.gap_bytes - rounded
     is_below = np.ones(len(rounded), np.bool_) if rules.max_split_bytes is None else rounded < rules.max_split_bytes

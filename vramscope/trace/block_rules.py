@@ -12,7 +12,7 @@ from vramscope.snapshot.columns import Settings
 
 
 @dataclass(frozen=True)
-class Rules:
+class BlockRules:
     """``max_split_bytes`` None means that there is no limit; ``is_expandable`` None that it is not known, or changed on the way.
 
     ``notes`` are lines about what had to be assumed.
@@ -38,12 +38,12 @@ def rounded_to_least(requested_bytes: U64) -> U64:
     return rounded
 
 
-def rules_of(settings: Settings, has_pieces: bool) -> Rules:
+def block_rules_of(settings: Settings, has_pieces: bool) -> BlockRules:
     """Return the rules that ``settings`` record, and the defaults for what they do not; ``has_pieces`` of expandable segments."""
     divisions, max_split = _divisions(settings), settings.get("max_split_size")
     expandable = settings.get("expandable_segments")
     is_recorded = divisions is not None and type(max_split) is int and type(expandable) is bool
-    return Rules(
+    return BlockRules(
         divisions=divisions or (),
         max_split_bytes=max_split if type(max_split) is int and max_split >= 0 else None,
         is_expandable=None if has_pieces or expandable is True else False,
