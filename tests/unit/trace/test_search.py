@@ -19,6 +19,8 @@ from vramscope.units import KIB, MIB
         # An address within a block finds every allocation that was ever there.
         (f"0x{BASE + MIB + 5:x}", [512 * KIB, 256 * KIB]),
         (str(BASE + MIB + 300 * KIB), [512 * KIB]),
+        # The first address behind a block is not in it.
+        (f"0x{BASE + MIB + 256 * KIB:x}", [512 * KIB]),
         (f"0x{BASE + 10 * MIB:x}", []),
         # Exactly, as a block or as requested.
         ("512KiB", [512 * KIB]),
