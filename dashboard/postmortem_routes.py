@@ -125,26 +125,11 @@ def _state(files: SnapshotFiles, file_id: str) -> dict[str, Any]:
 def _device(device: OpenedDevice) -> dict[str, Any]:
     """Return what the page has to know of a device beyond its figures."""
     trace, timeline = device.trace, device.timeline
-    times = trace.events.time_us
-    # Not from what is described of events: that takes all stacks, which the first picture does without.
-    ends = None if times is None or not len(times) else (int(times[0]), int(times[-1]))
     axes = {} if timeline is None else timeline.axes
     peak = None if timeline is None else timeline.peak
     return {
-        "allocations": len(trace.allocations),
-        "has_times": ends is not None,
-        "first_time_us": None if ends is None else ends[0],
-        "last_time_us": None if ends is None else ends[1],
         "axes": {name: [axes[name].begin, axes[name].end] if name in axes else None for name in (TIME, STEP)},
-        "basis": None if timeline is None else timeline.basis,
-        "peak": None
-        if peak is None
-        else {
-            "bytes": peak.peak_bytes,
-            "event": peak.event,
-            "at_time": axes[TIME].at(peak.event) if TIME in axes else None,
-        },
-        "starts_mid_run": trace.starts_mid_run,
+        "peak": None if peak is None else {"bytes": peak.peak_bytes, "event": peak.event},
         "moments": device.moments,
         "contradiction": trace.contradiction,
         "notes": trace.notes,

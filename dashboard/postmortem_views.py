@@ -102,7 +102,6 @@ def moment(device: OpenedDevice) -> flask.Response:
         "segments": state.segment_count,
         "blocks": state.block_count,
         "uncertain": uncertain,
-        "is_estimate": uncertain > 0,
         "row": _row(device, event),
         **totals(found, knows_requests=device.trace.requested_bytes is not None),
     }

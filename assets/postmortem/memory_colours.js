@@ -51,7 +51,7 @@
 
   /** Return the legend as [CSS colour, text], the largest first. */
   function legend(frame) {
-    const { colour: by, labels = {}, drawn, visible } = frame.header;
+    const { colour: by, labels, drawn, visible } = frame.header;
     const entries = [];
     if (by === "stack") entries.push([null, "each stack its own colour"]);
     else {

@@ -93,5 +93,5 @@
     }
   }
 
-  vramscope.memoryFrame = { parse, paint, highest, columnAt, NOTHING };
+  vramscope.memoryFrame = { parse, paint, highest };
 })();

@@ -165,7 +165,7 @@
       performance.clearMeasures("vramscope timeline to paint"); // an observer has it
       element("memory").dataset.painted = String(shown);
     };
-    vramscope.memoryWords.show(found, device);
+    vramscope.memoryWords.show(found);
     vramscope.tables.ranged();
     draw();
   }
@@ -265,6 +265,6 @@
     if (frame && plotted) vramscope.png.save(element("memory-canvas"), plotted, title, "vramscope-memory-timeline.png");
   }
 
-  vramscope.memoryTimeline = { attach, open, draw, load, axes, go, zoom, pan, reveal, showWhole, setColour, setCursor, select, hover,
+  vramscope.memoryTimeline = { attach, open, draw, axes, go, zoom, pan, reveal, showWhole, setColour, setCursor, select, hover,
     under, exportPng, box, state: () => ({ device, axis, frame, view, cursor }) };
 })();

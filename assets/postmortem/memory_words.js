@@ -33,16 +33,15 @@
   /** Return "forward (model.py:7)" for "forward (/home/user/model.py:7)", also at the end of a longer line. */
   const shortSite = (text) => text.replace(/\([^()]*\/([^()/]+)\)$/, "($1)");
 
-  function summary(frame, device) {
+  function summary(frame) {
     const { visible, allocations, peak_in_view: peak, basis } = frame.header;
     const some = visible === allocations ? "" : `${visible.toLocaleString("en")} of `;
-    const exact = device.basis_is_exact !== false ? "" : ", some sizes are estimates";
-    return `${some}${vramscope.mapWords.count(allocations, "allocation")} · highest ${formatBytes(peak.bytes)} (${basis}${exact})`;
+    return `${some}${vramscope.mapWords.count(allocations, "allocation")} · highest ${formatBytes(peak.bytes)} (${basis})`;
   }
 
   /** Show what the frame holds as words, and its colours. */
-  function show(frame, device) {
-    const text = summary(frame, device);
+  function show(frame) {
+    const text = summary(frame);
     element("memory-summary").textContent = text;
     element("memory-summary").title = text;
     element("memory-aloud").textContent = text;
@@ -66,7 +65,7 @@
 
   /** Return the tooltip's lines about the k-th allocation of a frame. */
   function tip(frame, k) {
-    const { axis, labels = {}, colour } = frame.header;
+    const { axis, labels } = frame.header;
     const flags = frame.flags[k];
     const lived = frame.end[k] - frame.start[k];
     const least = flags & (FLAGS.before | FLAGS.atEnd) ? "at least " : "";
@@ -75,7 +74,7 @@
     return [
       (flags & FLAGS.uncertain ? "at least " : "") + formatBytes(frame.bytes[k]),
       `lived ${least}${life}${edges.length ? `: ${edges.join(", ")}` : ""}`,
-      colour === "stack" ? "" : labels[frame.colour[k]] || "",
+      labels[frame.colour[k]] || "",
     ].filter(Boolean);
   }
 

@@ -25,7 +25,7 @@ from vramscope.agent.categories import CATEGORIES
 from vramscope.snapshot.columns import NONE
 from vramscope.trace.categories import StackRules
 from vramscope.trace.columns import BEFORE
-from vramscope.trace.timeline_view import TIME, Timeline, View
+from vramscope.trace.timeline_view import Timeline, View
 from vramscope.units import format_bytes
 
 MAGIC = b"VTL1"
@@ -39,12 +39,12 @@ Keys = npt.NDArray[np.uint32]
 def encode(timeline: Timeline, shown: View, rules: StackRules, colour: str) -> bytes:
     """Return the frame of a view; ``colour`` is one of COLOURS."""
     own, which = timeline.trace.allocations, shown.allocation
-    keys, words = _keys(timeline, shown, rules, colour)
+    keys, labels = _keys(timeline, shown, rules, colour)
     flags = np.where(own.first_event[which] == BEFORE, BEFORE_TRACE, 0)
     flags |= np.where(own.last_event[which] == timeline.trace.event_count, TO_THE_END, 0)
     flags |= np.where(own.is_exact[which], 0, UNCERTAIN)
     unknown = np.full(len(shown.level), np.nan)
-    text = orjson.dumps(_header(timeline, shown) | {"colour": colour} | words)
+    text = orjson.dumps(_header(timeline, shown) | {"colour": colour, "labels": labels})
     text += b" " * (-(len(text) + 8) % 8)
     wide = (shown.start, shown.stop, shown.size_bytes, shown.level, shown.low, shown.high, shown.rest)
     parts = [column.astype("<f8").tobytes() for column in wide]
@@ -69,27 +69,24 @@ def _header(timeline: Timeline, shown: View) -> dict[str, Any]:
         "last_event": shown.last_event,
         "basis": timeline.basis,
         "peak_in_view": {"bytes": peak_bytes, "at": peak_at},
-        "has_times": TIME in timeline.axes,
     }
 
 
-def _keys(timeline: Timeline, shown: View, rules: StackRules, colour: str) -> tuple[Keys, dict[str, Any]]:
-    """Return the colour key of each allocation drawn, and what the header says of the keys."""
+def _keys(timeline: Timeline, shown: View, rules: StackRules, colour: str) -> tuple[Keys, dict[str, str]]:
+    """Return the colour key of each allocation drawn, and what the legend calls the keys (stacks have no names)."""
     own, which = timeline.trace.allocations, shown.allocation
     stack = own.stack[which]
     if colour == "stack":
-        return np.where(stack == NONE, NO_KEY, stack.astype(np.int64)).astype(np.uint32), {"labels": {}}
+        return np.where(stack == NONE, NO_KEY, stack.astype(np.int64)).astype(np.uint32), {}
     if colour == "stream":
         streams, place = np.unique(own.stream[which], return_inverse=True)
-        names = [str(stream) for stream in streams.tolist()]
-        words = {"streams": names, "labels": {str(key): f"stream {name}" for key, name in enumerate(names)}}
-        return place.astype(np.uint32), words
+        return place.astype(np.uint32), {str(key): f"stream {stream}" for key, stream in enumerate(streams.tolist())}
     if colour == "size":
         powers = np.frexp(shown.size_bytes.astype(np.float64))[1] - 1
         powers = np.maximum(powers, 0)
         labels = {str(power): f"from {format_bytes(1 << power)}" for power in np.unique(powers).tolist()}
-        return powers.astype(np.uint32), {"labels": labels}
+        return powers.astype(np.uint32), labels
     category = np.zeros(len(which), np.uint32)
     category[stack != NONE] = rules.category[stack[stack != NONE]]
     labels = {str(code): CATEGORIES[code] for code in np.unique(category).tolist()}
-    return category, {"labels": labels}
+    return category, labels
