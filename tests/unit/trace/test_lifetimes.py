@@ -9,6 +9,7 @@ import pytest
 from tests.segments import BASE, segment
 from tests.unit.snapshot.trees import event, frame, tree
 from tests.unit.trace.jobs import traced_device
+from tests.unit.trace.views import described
 from vramscope.snapshot.columns import NONE
 from vramscope.trace.columns import BEFORE, Allocations
 from vramscope.units import KIB, MIB
@@ -94,6 +95,18 @@ def test_turns_that_cannot_be_are_a_contradiction(trace: list[dict[str, Any]]) -
     found = traced_device(tree(segment((KIB, "live"), small=True), traces=[trace]))
     assert found.contradiction is not None
     assert "do not fit the final state" in found.contradiction
+
+
+def test_the_final_state_tells_the_stack_of_a_block_of_which_the_trace_has_only_the_free() -> None:
+    # GIVEN a block that waits for its free, whose request has the stack of whoever frees
+    made = segment((KIB, "pending"), (2 * MIB - KIB, "free"), small=True)
+    made["blocks"][0]["frames"] = HERE
+    asked = event("free_requested", 0, KIB - 100, frames=ELSEWHERE)
+    found = described(tree(made, traces=[[asked]]))
+
+    # THEN
+    (stack,) = found.trace.allocations.stack.tolist()
+    assert found.snapshot.frames(stack) == [("train.py", 1, "forward")]
 
 
 def test_without_a_pair_nobody_knows_whose_stack_a_free_has() -> None:

@@ -123,6 +123,16 @@ def test_an_uncertain_block_and_the_free_one_behind_it_are_flagged() -> None:
     assert any("1 blocks that are gone are not certain" in line for line in trace.notes)
 
 
+def test_a_free_block_is_not_flagged_for_a_block_of_the_segment_before_it() -> None:
+    # GIVEN a block that fills its segment, of a private pool that may not split, and another segment with nothing in it
+    freed = [event(action, 0, 20 * MIB, pool_id=(0, 1)) for action in ("free_requested", "free_completed")]
+    private = segment((20 * MIB, "free"), expandable=True, pool=(0, 1))
+    trace = traced_device(tree(private, segment((2 * MIB, "free"), at=40 * MIB, small=True), traces=[freed]))
+    moment = moment_at(trace, BEFORE)
+    assert moment.state.block_bytes.tolist() == [20 * MIB, 2 * MIB]
+    assert moment.uncertain_block.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("at", [-2, 2])
 def test_a_moment_that_is_not_in_the_trace_is_one_line(at: int) -> None:
     trace = traced_device(tree(segment((KIB, "live"), small=True), traces=[[event("snapshot"), event("snapshot")]]))

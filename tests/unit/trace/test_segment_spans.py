@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.segments import BASE, segment
-from tests.unit.snapshot.trees import event, tree
+from tests.unit.snapshot.trees import event, frame, tree
 from tests.unit.trace.jobs import traced_device
+from vramscope.snapshot.columns import NONE
 from vramscope.trace.columns import BEFORE, DeviceTrace
 from vramscope.trace.moment import moment_at
 from vramscope.units import MIB
@@ -65,8 +66,20 @@ def test_a_segment_that_is_gone_keeps_its_stream_and_pool() -> None:
     assert [column.tolist() for column in owner] == [[5], [3], [1], [0]]
 
 
+def test_what_gave_a_segment_back_is_not_what_made_it() -> None:
+    # GIVEN a segment from before the trace, of which only its end is told, with the stack of who ended it
+    ended = event("segment_free", 0, PAGE, frames=[frame("empty_cache")])
+    assert moment_at(traced_device(tree(traces=[[ended]])), BEFORE).segment_stack.tolist() == [NONE]
+
+
 def test_maps_and_unmaps_that_cannot_be_leave_the_segments_unknown() -> None:
-    for wrong in ([mapped(0, 2)], [unmapped(0, 1)], [mapped(0, 1, stream=5)], [mapped(0, 1), mapped(0, 1)]):
+    for wrong in (
+        [mapped(0, 2)],
+        [unmapped(0, 1)],
+        [mapped(0, 1, stream=5)],
+        [mapped(0, 1), mapped(0, 1)],
+        [mapped(0, 0)],
+    ):
         trace = traced_device(tree(expandable(0, 1), traces=[wrong]))
         assert trace.reserved_bytes is None
         assert len(trace.segments) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,10 +12,20 @@ from hypothesis import strategies as st
 
 from tests.segments import segment
 from tests.unit.snapshot.trees import event, tree
-from tests.unit.trace.views import device_trace
+from tests.unit.trace.jobs import traced_device
+from vramscope.trace import timeline_view
 from vramscope.trace.columns import BEFORE, DeviceTrace
 from vramscope.trace.extremes import CHUNK, Extremes
-from vramscope.trace.timeline_view import BLOCK_BYTES, REQUESTED_BYTES, STEP, TIME, Timeline, timeline_of, view
+from vramscope.trace.timeline_view import (
+    BLOCK_BYTES,
+    FIRST_CHUNK,
+    REQUESTED_BYTES,
+    STEP,
+    TIME,
+    Timeline,
+    timeline_of,
+    view,
+)
 from vramscope.units import MIB
 
 
@@ -33,7 +44,7 @@ def churn(lives: list[tuple[int, int]]) -> dict[str, Any]:
 
 
 def timeline(content: dict[str, Any]) -> Timeline:
-    found = timeline_of(device_trace(content))
+    found = timeline_of(traced_device(content))
     assert found is not None
     return found
 
@@ -87,18 +98,19 @@ def test_columns_are_exact_at_their_edges_and_within(
 
 
 @settings(deadline=None)
-@given(lives=lifetimes, most=st.integers(1, 50), data=st.data())
+@given(lives=lifetimes, most=st.integers(1, 6), chunk=st.sampled_from([1, 3, FIRST_CHUNK]), data=st.data())
 def test_those_drawn_have_the_largest_area_in_view(
-    lives: list[tuple[int, int]], most: int, data: st.DataObject
+    lives: list[tuple[int, int]], most: int, chunk: int, data: st.DataObject
 ) -> None:
-    # GIVEN
+    # GIVEN a range, and allocations that are looked at in one go or in several
     found = timeline(churn(lives))
     axis = found.axes[STEP]
     low = data.draw(st.integers(-1, len(axis.position) - 1))
     high = data.draw(st.integers(low + 1, len(axis.position)))
 
     # WHEN
-    shown = view(found, axis, low, high, 10, most)
+    with mock.patch.object(timeline_view, "FIRST_CHUNK", chunk):
+        shown = view(found, axis, low, high, 10, most)
 
     # THEN
     own = axis.by_area
@@ -177,8 +189,8 @@ def test_there_is_no_timeline_without_a_trace_or_where_it_contradicts_the_state(
     contradicting = tree(live, traces=[[event("alloc", 0, 1000), event("free_completed", 0, 1000)]])
 
     # WHEN, THEN
-    assert timeline_of(device_trace(tree(live))) is None
-    assert timeline_of(device_trace(contradicting)) is None
+    assert timeline_of(traced_device(tree(live))) is None
+    assert timeline_of(traced_device(contradicting)) is None
 
 
 @pytest.mark.parametrize("count", [1, CHUNK - 1, CHUNK, CHUNK * 5 + 3])
@@ -205,6 +217,6 @@ def test_a_trace_with_more_than_any_device_has_shows_no_timeline() -> None:
     made = churn([(5, 10)])
     made["device_traces"][0] += [event(kind, 1 << 40, 1 << 50) for kind in ("segment_alloc", "segment_free")]
     # THEN
-    trace = device_trace(made)
+    trace = traced_device(made)
     assert trace.contradiction == "its events have sizes beyond what any device has"
     assert timeline_of(trace) is None

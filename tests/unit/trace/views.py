@@ -8,7 +8,6 @@ from vramscope.snapshot.build import build_snapshot
 from vramscope.snapshot.columns import Snapshot
 from vramscope.trace.build import trace_of
 from vramscope.trace.categories import rules_of, sites_of
-from vramscope.trace.columns import DeviceTrace
 from vramscope.trace.described import Described
 from vramscope.units import GIB
 
@@ -17,11 +16,6 @@ TORCH = "/env/lib/python3.11/site-packages/torch"
 
 def columns(content: dict[str, Any]) -> Snapshot:
     return build_snapshot(content, container="", file_bytes=GIB, progress=lambda done, total: None)
-
-
-def device_trace(content: dict[str, Any]) -> DeviceTrace:
-    snapshot = columns(content)
-    return trace_of(snapshot, snapshot.devices[0])
 
 
 def described(content: dict[str, Any]) -> Described:
