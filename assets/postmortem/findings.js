@@ -43,9 +43,10 @@
     element("oom").hidden = true;
     element("to-oom").hidden = !device.oom.length;
     if (!device.oom.length) return;
-    ooms = (await vramscope.server.json(vramscope.place.route("oom.json"))).ooms;
+    const told = await vramscope.server.json(vramscope.place.route("oom.json"));
+    ooms = told.ooms;
     if (!ooms.length) return;
-    const options = ooms.map((found, n) => ({ value: n, label: `${n + 1} of ${ooms.length}: ${size(found.rounded_request_bytes)} at event ${found.event}` }));
+    const options = ooms.map((found, n) => ({ value: n, label: `${n + 1} of ${ooms.length + told.left_out}: ${size(found.rounded_request_bytes)} at event ${found.event}` }));
     window.dash_clientside.set_props("oom-picker", { options, value: 0 });
     element("oom-picker").closest(".oom-picker").hidden = ooms.length < 2;
     show(0);

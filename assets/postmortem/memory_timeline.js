@@ -145,8 +145,11 @@
       const found = vramscope.memoryFrame.parse(await vramscope.server.bytes(vramscope.place.route("timeline.bin"), params, mine.signal));
       if (mine.signal.aborted) return;
       show(found, started);
-      marks = (await marked).marks;
-      if (!mine.signal.aborted) draw();
+      const told = await marked;
+      if (mine.signal.aborted) return;
+      marks = told.marks;
+      if (told.left_out) vramscope.memoryWords.show(found, told.left_out);
+      draw();
     } catch (error) {
       if (!vramscope.server.isAbort(error)) vramscope.page.tell(error.message);
     }

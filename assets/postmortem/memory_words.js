@@ -33,15 +33,16 @@
   /** Return "forward (model.py:7)" for "forward (/home/user/model.py:7)", also at the end of a longer line. */
   const shortSite = (text) => text.replace(/\([^()]*\/([^()/]+)\)$/, "($1)");
 
-  function summary(frame) {
+  function summary(frame, leftOut) {
     const { visible, allocations, peak_in_view: peak, basis } = frame.header;
     const some = visible === allocations ? "" : `${visible.toLocaleString("en")} of `;
-    return `${some}${vramscope.mapWords.count(allocations, "allocation")} · highest ${formatBytes(peak.bytes)} (${basis})`;
+    const left = leftOut ? ` · ${leftOut.toLocaleString("en")} marks not drawn` : "";
+    return `${some}${vramscope.mapWords.count(allocations, "allocation")} · highest ${formatBytes(peak.bytes)} (${basis})${left}`;
   }
 
-  /** Show what the frame holds as words, and its colours. */
-  function show(frame) {
-    const text = summary(frame);
+  /** Show what the frame holds as words, its colours, and how many marks of its range are left out. */
+  function show(frame, leftOut = 0) {
+    const text = summary(frame, leftOut);
     element("memory-summary").textContent = text;
     element("memory-summary").title = text;
     element("memory-aloud").textContent = text;

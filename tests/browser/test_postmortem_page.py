@@ -247,6 +247,21 @@ def test_another_out_of_memory_of_the_file_is_shown_at_its_moment(page: Page, wr
     expect(page.locator("#moment-event")).to_contain_text("after event 9 (10 of 10")
 
 
+def test_what_is_too_much_to_be_drawn_is_counted(page: Page, write: Callable[..., Path]) -> None:
+    # GIVEN a job that ran out of memory 60 times, and left 500 more marks
+    found = snapshot(oom=True)
+    trace = found["device_traces"][0]
+    trace += [{**trace[-1], "time_us": trace[-1]["time_us"] + number} for number in range(1, 60)]
+    trace += [event("snapshot", 20 + number, 0, 0, "main") for number in range(500)]
+
+    # WHEN
+    choose(page, write(found))
+
+    # THEN peak, out-of-memories and snapshots are more than the 500 marks and 50 out-of-memories that a view carries
+    expect(page.locator("#memory-summary")).to_contain_text("61 marks not drawn")
+    expect(page.locator("#oom-picker")).to_contain_text("1 of 60")
+
+
 def test_tables_show_rows_of_the_server_and_a_row_leads_to_its_event(page: Page, write: Callable[..., Path]) -> None:
     choose(page, write())
     # WHEN the events are shown and one is chosen
