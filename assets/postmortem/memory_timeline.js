@@ -26,6 +26,7 @@
   let cursor = null; // a position on the axis
   let selection = null; // {allocation, from, to}
   let hovered = null; // an allocation's number
+  let isPulled = false; // by the pointer, on Plotly's axes
 
   const element = (id) => document.getElementById(id);
 
@@ -175,9 +176,9 @@
 
   // ---- Plotly's axes
 
-  /** Let Plotly's axes show the view. */
+  /** Let Plotly's axes show the view; not while they are pulled, since Plotly counts from the range that they had before. */
   function axes() {
-    if (!plotted || !view) return;
+    if (!plotted || !view || isPulled) return;
     const ticks = vramscope.memoryWords.byteTicks(view.top);
     const theme = vramscope.theme;
     window.Plotly.relayout(plotted, {
@@ -204,6 +205,7 @@
     if (event["xaxis.autorange"]) showWhole();
     if (!device || !view || ends[0] === undefined || ends[1] === undefined) return;
     const [from, to] = ends.map(fromPlot);
+    isPulled = !isOver;
     if (isOver) go(from, to);
     else {
       view = { ...view, from, to };

@@ -177,6 +177,65 @@ def test_a_click_on_a_band_selects_it_and_moves_the_cursor(page: Page, write: Ca
     page.wait_for_url(re.compile("allocation=0"))
 
 
+PAINT = """() => {
+  const frame = {header: {from: 0, to: 4, width: 4}, start: [0, 1, 2], end: [4, 3, 4], bytes: [40, 20, 10],
+    rest: [0, 0, 10, 20], allocation: [7, 8, 9]};
+  const colours = {of: (_, k) => k + 1, separator: 90, mark: 91, restLight: 80, restDark: 80};
+  const [pixels, ids] = [new Uint32Array(40), new Int32Array(40)];
+  vramscope.memoryFrame.paint(frame, {from: 0, to: 4, top: 100}, pixels, ids, 4, 10, colours, new Set([9]));
+  const upwards = (values, x) => Array.from({length: 10}, (_, y) => values[(9 - y) * 4 + x]);
+  return [0, 1, 2, 3].map((x) => [upwards(pixels, x), upwards(ids, x)]);
+}"""
+
+
+def test_each_column_of_pixels_is_as_high_as_its_bytes(page: Page) -> None:
+    # GIVEN three allocations of 40, 20 and 10 bytes, the last one marked, a rest, and 10 bytes a pixel
+    block, nothing = [1, 1, 1, 90], [-1, -1, -1]
+    assert page.evaluate(PAINT) == [
+        [[*block, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, *nothing, *nothing]],
+        [[*block, 2, 2, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, -1, *nothing]],
+        [[*block, 2, 2, 91, 80, 0, 0], [0, 0, 0, 0, 1, 1, 2, *nothing]],
+        [[*block, 91, 80, 80, 0, 0, 0], [0, 0, 0, 0, 2, -1, -1, *nothing]],
+    ]
+
+
+def test_keys_and_a_drag_move_the_range_within_the_trace(page: Page, write: Callable[..., Path]) -> None:
+    # GIVEN the whole trace, over time
+    choose(page, write())
+
+    def range_of() -> tuple[float, float]:
+        begin, end = page.evaluate("(({ view }) => [view.from, view.to])(vramscope.memoryTimeline.state())")
+        return begin, end
+
+    begin, end = range_of()
+    width = (end - begin) / 2
+
+    # WHEN it is zoomed to the half in the middle and moved by a quarter of that
+    page.locator("#memory").focus()
+    page.keyboard.press("+")
+    assert range_of() == pytest.approx((begin + width / 2, end - width / 2), abs=2)
+    page.keyboard.press("ArrowRight")
+    assert range_of() == pytest.approx((begin + width * 0.75, end - width * 0.25), abs=2)
+    # AND pulled to the right by a tenth
+    box = page.locator("#memory .nsewdrag").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + box["width"] / 20, y)
+    page.mouse.move(x + box["width"] / 10, y)
+    page.mouse.up()
+    # THEN what is seen lies a tenth earlier
+    page.wait_for_function(f"vramscope.memoryTimeline.state().view.from < {begin + width * 0.74}")
+    assert range_of()[0] == pytest.approx(begin + width * 0.65, abs=width / 50)
+    # AND nothing lies outside of the trace
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    assert range_of() == pytest.approx((begin + width, end), abs=2)
+    page.keyboard.press("0")
+    assert range_of() == (begin, end)
+
+
 def test_a_link_leads_to_the_same_view(serve: Serve, open_page: Open, write: Callable[..., Path]) -> None:
     # GIVEN a view: a moment, an allocation, another axis, another colour, another tab
     url = serve(FakeLiveData(no_jobs=True))
