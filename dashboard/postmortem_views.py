@@ -27,7 +27,7 @@ from vramscope.trace.marks import marks_in
 from vramscope.trace.out_of_memory import out_of_memory
 from vramscope.trace.search import MOST_HITS, search
 from vramscope.trace.stack_tree import stack_tree, stacks_with
-from vramscope.trace.tables import totals
+from vramscope.trace.sums import sums_of
 from vramscope.trace.timeline_view import STEP, TIME, Axis, Timeline, view
 
 DEVICE = "/files/<file_id>/<int:number>"
@@ -103,7 +103,7 @@ def moment(device: OpenedDevice) -> flask.Response:
         "blocks": state.block_count,
         "uncertain": uncertain,
         "row": _row(device, event),
-        **totals(found, knows_requests=device.trace.requested_bytes is not None),
+        **sums_of(found, knows_requests=device.trace.requested_bytes is not None),
     }
     picture = segment_map.build(state, owner, sort=sort, pool=pool)
     return _binary(segment_map.encode(picture, header))

@@ -13,7 +13,7 @@ from vramscope.columns import INACTIVE
 from vramscope.snapshot.columns import exact_sum
 from vramscope.trace.columns import Bools, Moment
 from vramscope.trace.described import Described
-from vramscope.trace.tables import totals
+from vramscope.trace.sums import sums_of
 from vramscope.units import format_address, format_bytes
 
 MOST_SHOWN = 10
@@ -44,7 +44,7 @@ def out_of_memory(described: Described, place: int, moment: Moment | None) -> di
         unknown = ("reserved_bytes", "active_bytes", "free_bytes", "usable_bytes", "holes", "largest_hole_bytes")
         line = f"{format_bytes(asked)} were asked; what lay in memory then does not follow from this file"
         return found | dict.fromkeys(unknown) | {"categories": [], "top": [], "uncertain": False, "verdict": line}
-    sums = totals(moment, knows_requests=True)
+    sums = sums_of(moment, knows_requests=True)
     holes = holes_of(described, moment, event)
     return found | {
         "reserved_bytes": sums["reserved_bytes"],

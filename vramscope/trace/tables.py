@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from vramscope.agent.categories import CATEGORIES
 from vramscope.columns import INACTIVE
-from vramscope.snapshot.columns import I32, I64, NONE, exact_sum
+from vramscope.snapshot.columns import I32, I64, NONE
 from vramscope.trace.categories import frame_label
 from vramscope.trace.columns import BEFORE, Bools, Moment
 from vramscope.trace.described import NO_SITE, ONLY_TORCH, Described, event_codes, segment_pool
@@ -153,19 +153,6 @@ def segment_rows(described: Described, order: Order, moment: Moment, *, text: st
         for segment in order.of(key).tolist()
     ]
     return [row for row in rows if text.casefold() in str(row["site"]).casefold()]
-
-
-def totals(moment: Moment, *, knows_requests: bool) -> dict[str, int | None]:
-    """Return the sums over the blocks of a moment."""
-    state = moment.state
-    free = state.block_state == INACTIVE
-    return {
-        "reserved_bytes": exact_sum(state.segment_total_bytes),
-        "active_bytes": exact_sum(state.block_bytes[~free]),
-        "requested_bytes": exact_sum(state.block_requested_bytes[~free]) if knows_requests else None,
-        "free_bytes": exact_sum(state.block_bytes[free]),
-        "largest_free_bytes": int(state.block_bytes[free].max()) if np.any(free) else 0,
-    }
 
 
 def _with_text(described: Described, stack: I32, text: str) -> Bools:

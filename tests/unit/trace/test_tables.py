@@ -14,6 +14,7 @@ from vramscope.trace.columns import BEFORE
 from vramscope.trace.described import NO_SITE, event_codes
 from vramscope.trace.facts import allocation_facts, block_at, block_facts
 from vramscope.trace.moment import moment_at
+from vramscope.trace.sums import sums_of
 from vramscope.trace.tables import (
     Order,
     allocation_order,
@@ -21,7 +22,6 @@ from vramscope.trace.tables import (
     event_order,
     segment_rows,
     site_rows,
-    totals,
 )
 from vramscope.units import KIB, MIB
 
@@ -155,10 +155,10 @@ def test_segments_have_their_free_bytes_and_largest_hole() -> None:
 
 def test_totals_of_a_moment_add_up() -> None:
     found = described(content())
-    sums = totals(moment_at(found.trace, 0), knows_requests=True)
+    sums = sums_of(moment_at(found.trace, 0), knows_requests=True)
     assert sums["reserved_bytes"] == (sums["active_bytes"] or 0) + (sums["free_bytes"] or 0) == 2 * MIB
     assert sums["requested_bytes"] == MIB - 100 + 512 * KIB
-    assert totals(moment_at(found.trace, 0), knows_requests=False)["requested_bytes"] is None
+    assert sums_of(moment_at(found.trace, 0), knows_requests=False)["requested_bytes"] is None
 
 
 def test_a_block_knows_its_neighbours_and_its_allocation() -> None:
