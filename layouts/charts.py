@@ -139,5 +139,5 @@ def timeline() -> Component:
                 **{"aria-label": "Fragmentation timeline: arrow keys move, + and - zoom, 0 goes back to now"},
             ),
         ],
-        className="card panel timeline-panel",
+        className="card panel",
     )
