@@ -15,16 +15,7 @@
 
   /** Read a frame. Throws when it is not one. */
   function parse(buffer) {
-    const head = new DataView(buffer);
-    if (buffer.byteLength < 8 || head.getUint32(0) !== 0x56534d31) throw new Error("not a segment map");
-    const headerBytes = head.getUint32(4, true);
-    const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, headerBytes)));
-    let offset = 8 + headerBytes;
-    const take = (Type, count) => {
-      const found = new Type(buffer, offset, count);
-      offset += found.byteLength;
-      return found;
-    };
+    const { header, take } = vramscope.binaryFrame.open(buffer, 0x56534d31, "segment map");
     const { lines, gaps, pieces, rows } = header;
     const picture = {
       header,

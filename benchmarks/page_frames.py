@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import socket
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from playwright.sync_api import FloatRect, Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.chromium import launch
+from tests.server_process import serving
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "benchmark-token"
@@ -32,7 +28,7 @@ FRAME_P95_LIMIT_MS = 40.0
 PAINT_LIMIT_MS = 100.0
 # The page asks four times a second; a source that is a little faster has a new map each time.
 UPDATES_PER_S = 5.0
-STARTING_S = 60
+PATIENCE_S = 60
 
 # Collects what the page measures of itself, and the time between frames.
 OBSERVE = """() => {
@@ -66,42 +62,14 @@ def serve(blocks: int, port: int) -> None:
         waitress.serve(app.server, host="127.0.0.1", port=port, threads=8, _quiet=True)
 
 
-@contextmanager
-def served(blocks: int) -> Iterator[str]:
-    """Yield the URL of a page in another process, and end that process afterwards."""
-    port = free_port()
-    command = [sys.executable, __file__, "--serve", str(port), "--blocks", str(blocks)]
-    process = subprocess.Popen(command)
-    try:
-        deadline = time.monotonic() + STARTING_S
-        while True:
-            try:
-                urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).close()
-                break
-            except URLError:
-                if time.monotonic() > deadline or process.poll() is not None:
-                    raise
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/?token={TOKEN}"
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def measure(url: str, seconds: float) -> dict[str, list[float]]:
     """Return the milliseconds between frames and from data (and from the request) to paint while dragging."""
     with sync_playwright() as playwright:
         browser = launch(playwright)
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(url)
-        page.wait_for_selector("#picture[data-painted]", timeout=STARTING_S * 1000)
-        box = page.locator("#map .nsewdrag").bounding_box(timeout=STARTING_S * 1000)
+        page.wait_for_selector("#picture[data-painted]", timeout=PATIENCE_S * 1000)
+        box = page.locator("#map .nsewdrag").bounding_box(timeout=PATIENCE_S * 1000)
         assert box is not None
         # Zoom in first, so that there is somewhere to drag to in both directions.
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -150,7 +118,8 @@ def main() -> int:
         serve(arguments.blocks, arguments.serve)
         return 0
     frames_p95, paints = [], []
-    with served(arguments.blocks) as url:
+    with serving(__file__, ["--blocks", str(arguments.blocks)]) as address:
+        url = f"{address}?token={TOKEN}"
         for run in range(1, arguments.runs + 1):
             found = measure(url, arguments.seconds)
             frames, data, request = found["frames"], found["data"], found["request"]

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import argparse
 import random
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import flask
 from playwright.sync_api import Page, sync_playwright
@@ -32,12 +28,13 @@ from dashboard import postmortem_routes
 from dashboard.files import SnapshotFiles
 from tests.chromium import launch
 from tests.fake_live_data import FakeLiveData
+from tests.server_process import serving
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "benchmark-token"
 TIMELINE_LIMIT_MS, MOMENT_LIMIT_MS, STACKS_LIMIT_MS, ROWS_LIMIT_MS = 40.0, 100.0, 300.0, 300.0
 FIRST_LIMIT_MS, SECOND_LIMIT_MS, PAN_LIMIT_MS, JUMP_LIMIT_MS = 4000.0, 500.0, 150.0, 100.0
-STARTING_S, OPENING_S, PAINTING_S = 60, 300, 30
+OPENING_S, PAINTING_S = 300, 30
 DRAGS, JUMPS = 20, 20
 # The page clears its measures as it makes them, so they are read as they pass.
 OBSERVE = """window.paints = [];
@@ -105,9 +102,7 @@ def answers(file: Path, state: Path, runs: int) -> bool:
     first, site = Site(file, state), Site(file, state)
     openings = [timed(first.open_and_view)], [timed(site.open_and_view)]
     device = site.device()
-    print(
-        f"{file.name}: {device['events']} events, {device['allocations']} allocations, {device['blocks']} blocks at the end"
-    )
+    print(f"{file.name}: {device['events']} events, {device['blocks']} blocks at the end")
     random.seed(0)
     within = [
         report("first opening to a view", openings[0], FIRST_LIMIT_MS),
@@ -144,11 +139,11 @@ def questions(device: dict[str, Any], count: int) -> list[tuple[str, float, list
 
 def in_browser(file: Path, state: Path) -> bool:
     """Print how long the page takes from choosing a file to the picture, and while it is used; return whether within the limits."""
-    with served(file, state) as url:
-        first, _, _ = measure(url, is_used=False)
+    with serving(__file__, ["--state", str(state), str(file)]) as address:
+        first, _, _ = measure(f"{address}postmortem/?token={TOKEN}", is_used=False)
     # A new process: what it knows of the file is the columns on disk.
-    with served(file, state) as url:
-        second, pans, jumps = measure(url, is_used=True)
+    with serving(__file__, ["--state", str(state), str(file)]) as address:
+        second, pans, jumps = measure(f"{address}postmortem/?token={TOKEN}", is_used=True)
     rows = [
         ("first opening to picture", [first], FIRST_LIMIT_MS),
         ("second opening to picture", [second], SECOND_LIMIT_MS),
@@ -235,30 +230,6 @@ def serve(file: Path, state: Path, port: int) -> None:
     files.add_path(file)
     app = create_app(live, AppSettings(TOKEN, state / "dumps", state), files)
     waitress.serve(app.server, host="127.0.0.1", port=port, threads=8, _quiet=True)
-
-
-@contextmanager
-def served(file: Path, state: Path) -> Iterator[str]:
-    """Yield the URL of the page over a server in another process that knows ``file``, and end that process afterwards."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    command = [sys.executable, __file__, "--serve", str(port), "--state", str(state), str(file)]
-    process = subprocess.Popen(command)
-    try:
-        deadline = time.monotonic() + STARTING_S
-        while True:
-            try:
-                urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).close()
-                break
-            except URLError:
-                if time.monotonic() > deadline or process.poll() is not None:
-                    raise
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/postmortem/?token={TOKEN}"
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -10,16 +10,7 @@
 
   /** Read a frame. Throws when it is not one. */
   function parse(buffer) {
-    const head = new DataView(buffer);
-    if (buffer.byteLength < 8 || head.getUint32(0) !== 0x56544c31) throw new Error("not a memory timeline");
-    const headerBytes = head.getUint32(4, true);
-    const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, headerBytes)));
-    let offset = 8 + headerBytes;
-    const take = (Type, count) => {
-      const found = new Type(buffer, offset, count);
-      offset += found.byteLength;
-      return found;
-    };
+    const { header, take } = vramscope.binaryFrame.open(buffer, 0x56544c31, "memory timeline");
     const { drawn, width } = header;
     const frame = { header };
     for (const name of ["start", "end", "bytes"]) frame[name] = take(Float64Array, drawn);

@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
+from dashboard.figures.frame import pack
 from vramscope.columns import DeviceMap
 from vramscope.owners import NO_OWNER
 from vramscope.units import MIB
@@ -92,11 +92,7 @@ def encode(picture: Picture, header: Mapping[str, Any]) -> bytes:
         "streams": picture.streams,
         "pools": picture.pools,
     }
-    text = orjson.dumps({**header, **counts})
-    text += b" " * (-(len(text) + 8) % 8)
-    columns = (getattr(picture, name) for name in _ARRAYS)
-    parts = (column.astype(column.dtype.newbyteorder("<"), copy=False).tobytes() for column in columns)
-    return b"".join([MAGIC, len(text).to_bytes(4, "little"), text, *parts])
+    return pack(MAGIC, {**header, **counts}, (getattr(picture, name) for name in _ARRAYS))
 
 
 def build(found: DeviceMap, owner: U8, *, sort: str = "size", pool: str = "all") -> Picture:

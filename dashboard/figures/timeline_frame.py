@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
+from dashboard.figures.frame import pack
 from vramscope.agent.categories import CATEGORIES
 from vramscope.snapshot.columns import NONE
 from vramscope.trace.categories import StackRules
@@ -44,13 +44,11 @@ def encode(timeline: Timeline, shown: View, rules: StackRules, colour: str) -> b
     flags |= np.where(own.last_event[which] == timeline.trace.event_count, TO_THE_END, 0)
     flags |= np.where(own.is_exact[which], 0, UNCERTAIN)
     unknown = np.full(len(shown.level), np.nan)
-    text = orjson.dumps(_header(timeline, shown) | {"colour": colour, "labels": labels})
-    text += b" " * (-(len(text) + 8) % 8)
-    wide = (shown.start, shown.stop, shown.size_bytes, shown.level, shown.low, shown.high, shown.rest)
-    parts = [column.astype("<f8").tobytes() for column in wide]
-    parts += [(unknown if shown.reserved is None else shown.reserved).astype("<f8").tobytes()]
-    parts += [which.astype("<u4").tobytes(), keys.astype("<u4").tobytes(), flags.astype(np.uint8).tobytes()]
-    return b"".join([MAGIC, len(text).to_bytes(4, "little"), text, *parts])
+    reserved = unknown if shown.reserved is None else shown.reserved
+    wide = (shown.start, shown.stop, shown.size_bytes, shown.level, shown.low, shown.high, shown.rest, reserved)
+    columns: list[npt.NDArray[Any]] = [column.astype(np.float64) for column in wide]
+    columns += [which.astype(np.uint32), keys, flags.astype(np.uint8)]
+    return pack(MAGIC, _header(timeline, shown) | {"colour": colour, "labels": labels}, columns)
 
 
 def _header(timeline: Timeline, shown: View) -> dict[str, Any]:

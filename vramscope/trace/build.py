@@ -81,12 +81,8 @@ def _with_levels(
     elif np.any(reserved < active):
         return _final_only(found, "more is allocated than reserved at some moments: part of its history is missing")
     is_exact = bool(np.all(allocations.is_exact))
-    return DeviceTrace(
-        device=found.device,
-        final=found.state,
-        final_block_stack=found.block_stack,
-        final_segment_stack=found.segment_stack,
-        events=found.events,
+    return replace(
+        _final_only(found, None),
         allocations=allocations,
         segments=spans,
         active_bytes=active,
@@ -96,12 +92,12 @@ def _with_levels(
         peak_active=peak(active) if is_exact else None,
         peak_requested=peak(requested),
         starts_mid_run=bool(np.any(allocations.first_event == BEFORE)),
-        contradiction=None,
         notes=notes,
     )
 
 
-def _final_only(found: DeviceSnapshot, contradiction: str) -> DeviceTrace:
+def _final_only(found: DeviceSnapshot, contradiction: str | None) -> DeviceTrace:
+    """Return the trace of which nothing but the final state is told."""
     return DeviceTrace(
         device=found.device,
         final=found.state,
